@@ -1,0 +1,54 @@
+# Every target sets up the environment it needs; `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV ?= .venv
+NAME ?= tiny-cpu
+export PROMPT ?=
+PY := $(VENV)/bin/python
+TESTS := -m "not long and not gpu"
+
+# Nothing phones home, and no hub is asked unless you say HF_HUB_OFFLINE=0.
+export HF_HUB_OFFLINE ?= 1
+export HF_HUB_DISABLE_TELEMETRY := 1
+export DO_NOT_TRACK := 1
+export DVC_NO_ANALYTICS := 1
+export GX_ANALYTICS_ENABLED := false
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export RAY_USAGE_STATS_ENABLED := 0
+export VLLM_NO_USAGE_STATS := 1
+export PATH := $(abspath $(VENV)/bin):$(PATH)
+
+demo: setup           ## the whole pipeline, from data to the aligned policy and its report
+	$(PY) -m flows.train
+demo-controls: setup  ## the same with shuffled preference labels and without KL: what must not work does not
+	$(PY) -m scripts.controls
+test: lint            ## lint, then every test that needs no GPU, the fast ones first
+	$(PY) -m pytest $(TESTS) tests/unit tests/contract tests/flows tests/faults tests/end_to_end
+test-long: setup      ## minutes of real training: two workers, two nodes, resumed runs
+	$(PY) -m pytest -m long tests
+lint: setup           ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy src stages flows scripts tests
+preset: setup         ## make preset NAME=smollm2-135m: put that experiment into params.yaml
+	$(PY) -m scripts.preset $(NAME)
+chat: setup           ## make chat PROMPT="Describe the river.": ask the trained policy
+	$(PY) -m scripts.chat "$$PROMPT"
+ui: setup             ## the Prefect server with its web page; give its address to PREFECT_API_URL
+	$(PY) -m prefect server start
+params-docs: setup    ## rewrite docs/params.md from the typed models
+	$(PY) -m rlhf_pipeline.params.docs
+bench-data: setup     ## how many rows a second the data stages take
+	$(PY) -m benchmarks.data
+faults: setup         ## kill, damage and starve a real run, and see it recover
+	$(PY) -m pytest -m "not gpu" tests/faults
+lock: setup           ## rebuild requirements/*.lock from pyproject.toml
+	scripts/lock.sh
+gpu-env: ; scripts/setup.sh gpu  ## .venv from requirements/gpu.lock, for machines with NVIDIA GPUs
+setup: ; @scripts/setup.sh
+clean:                ## remove models, reports, logs and scratch (DVC's cache, releases and data/raw stay)
+	rm -rf models reports logs data/prepared data/validated .scratch
+help:
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: demo demo-controls test test-long lint preset chat ui params-docs bench-data faults lock gpu-env setup clean help
