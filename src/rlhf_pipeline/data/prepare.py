@@ -1,0 +1,160 @@
+"""Writes the three tables: every source's items, split by the hash of their prompt, each prompt once.
+
+No prompt is ever in two splits, in any table. Rows are streamed into Parquet; nothing is judged here
+(that is validate_data's job), and what a source could not convert is counted and kept for the report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from .. import paths, records
+from ..errors import DataError
+from ..params.common import Data, Source
+from .items import Demonstration, Item, Message, Preference, Prompt
+from .source import RowItems, SetAside, SourceCounts, read_source
+from .tables import TableWriters
+
+SET_ASIDE = "set_aside.parquet"
+SET_ASIDE_SCHEMA = pa.schema(
+    [
+        (field.name, pa.int64() if field.name == "row" else pa.string())
+        for field in dataclasses.fields(SetAside)
+    ]
+)
+
+
+def prepare(data: Data, seed: int, raw: Path, out: Path) -> dict[str, Any]:
+    """Fill `out` with <table>/<split>.parquet and set_aside.parquet; returns the counts per source.
+
+    Raises:
+        DataError: for any source that cannot be read, or when no source gives a row to train on.
+    """
+    facts: dict[str, Any] = {}
+    set_aside: list[dict[str, Any]] = []
+    with TableWriters(out) as writers:
+        sorter = _Sorter(data, writers)
+        for source in data.sources:
+            counts = SourceCounts()
+            before = writers.rows()
+            for row in _rows_of(source, data, seed, raw, counts):
+                sorter.add(row, source)
+            facts[source.name] = _facts(counts, before, writers.rows())
+            set_aside += [dataclasses.asdict(one) for one in counts.set_aside]
+        if not any(writers.rows().values()):
+            raise DataError("data.sources: no source gave a single row")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(set_aside, SET_ASIDE_SCHEMA), out / SET_ASIDE)
+    return facts
+
+
+def _rows_of(source: Source, data: Data, seed: int, raw: Path, counts: SourceCounts) -> Iterable[RowItems]:
+    if source.kind == "synthetic":
+        return _synthetic(data, seed, counts)
+    return read_source(source, raw, counts)
+
+
+def _synthetic(data: Data, seed: int, counts: SourceCounts) -> Iterator[RowItems]:
+    from . import synthetic
+
+    made = synthetic.make(**data.synthetic.model_dump(), seed=seed)
+    counts.shape = "synthetic"
+    for one in made["preferences"]:
+        yield RowItems([Preference(one["prompt"], one["chosen"], one["rejected"])], 1)
+    for one in made["sft"]:
+        yield RowItems([Demonstration(one["messages"])], 1)
+    for one in made["prompts"]:
+        yield RowItems([Prompt(one["prompt"], one["ground_truth"], "rule", one["ability"])], 1)
+    counts.rows = sum(len(rows) for rows in made.values())
+
+
+def _facts(counts: SourceCounts, before: dict[str, int], after: dict[str, int]) -> dict[str, Any]:
+    return {
+        "shape": counts.shape,
+        "files": counts.files,
+        "raw_rows": counts.rows,
+        "undecided": counts.undecided,
+        "sampled_out": counts.sampled_out,
+        "set_aside": len(counts.set_aside),
+        **{f"{table}_rows": after[table] - before[table] for table in paths.TABLES},
+    }
+
+
+class _Sorter:
+    """Gives items their prompt id and split and leaves out what a table already holds."""
+
+    def __init__(self, data: Data, writers: TableWriters) -> None:
+        self._data, self._writers = data, writers
+        self._prompts: set[int] = set()
+        self._demonstrations: set[int] = set()
+
+    def add(self, row: RowItems, source: Source) -> None:
+        tables = _tables(source)
+        for item in row.items:
+            self._add(item, row.repeats, source.name, tables)
+
+    def _add(self, item: Item, repeats: int, source: str, tables: frozenset[str]) -> None:
+        prompt = self._with_system(item.messages if isinstance(item, Demonstration) else item.prompt)
+        answered = prompt[:-1] if isinstance(item, Demonstration) else prompt
+        identifier = records.prompt_id(answered)
+        split = records.split_of(identifier, self._data.validation_fraction, self._data.test_fraction)
+        times = repeats if split == "train" else 1
+        values: dict[str, Any]
+        match item:
+            case Preference() if "preferences" in tables:
+                values = {
+                    "prompt_id": identifier, "prompt": prompt, "chosen": item.chosen, "rejected": item.rejected,
+                    "source": source, "margin": item.margin,
+                }  # fmt: skip
+                self._write("preferences", split, values, times)
+            case Demonstration() if "sft" in tables and _new(
+                self._demonstrations, identifier, item.messages[-1]["content"]
+            ):
+                self._write(
+                    "sft", split, {"prompt_id": identifier, "messages": prompt, "source": source}, times
+                )
+            case Prompt() if "prompts" in tables and _new(self._prompts, identifier):
+                values = {
+                    "data_source": source, "prompt": prompt, "ability": item.ability,
+                    "reward_model": {"style": item.style, "ground_truth": item.ground_truth},
+                    "extra_info": {"prompt_id": identifier, "split": split, "index": len(self._prompts) - 1},
+                }  # fmt: skip
+                self._write("prompts", split, values, times)
+
+    def _with_system(self, messages: list[Message]) -> list[Message]:
+        system = self._data.system_prompt
+        if system is None or messages[0]["role"] == "system":
+            return messages
+        return [{"role": "system", "content": system}, *messages]
+
+    def _write(self, table: str, split: str, values: dict[str, Any], times: int) -> None:
+        for _ in range(times):
+            self._writers.add(table, split, values)
+
+
+def _new(seen: set[int], *parts: str) -> bool:
+    """Whether the parts were not seen before; keeps 8 bytes of their hash."""
+    import hashlib
+
+    key = int.from_bytes(hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest(), "big")
+    if key in seen:
+        return False
+    seen.add(key)
+    return True
+
+
+def _tables(source: Source) -> frozenset[str]:
+    wanted = (source.options or {}).get("tables")
+    if wanted is None:
+        return frozenset(paths.TABLES)
+    if not isinstance(wanted, list) or not wanted or not set(wanted) <= set(paths.TABLES):
+        raise DataError(
+            f"data.sources ({source.name}).options.tables: a list out of {', '.join(paths.TABLES)}, got {wanted!r}"
+        )
+    return frozenset(wanted)
