@@ -73,7 +73,17 @@ class Evaluate(Section):
     n_prompts: Count
     """Test prompts used, at most."""
     samples_per_prompt: Count
+    """Responses sampled per prompt; above 1 for pass@k and best-of-n."""
     temperature: NonNegative
+    """0 is greedy; KL is then measured at 1."""
+    engine: Literal["auto", "torch", "vllm"]
+    """What samples the responses; auto takes vllm on CUDA and torch on CPU, where vLLM starts slowly."""
+    gpu_memory_utilization: Fraction
+    """Share of the GPU that vLLM may take while sampling; ignored on CPU."""
+    judge: Literal["none", "path"]
+    """path adds a second, independent judge: a sequence classifier with one output, kept out of training."""
+    judge_path: str
+    """Its Hugging Face folder (a DVC dependency, so it must exist)."""
     n_bootstrap: Count
     """Resamples behind each 95% interval."""
     n_shown: Count
