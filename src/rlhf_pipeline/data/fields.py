@@ -82,8 +82,8 @@ def as_text(found: Any, where: str) -> str:
             found.encode("utf-8")
         except UnicodeEncodeError as error:
             raise RowError(
-                f"column {where!r} holds a lone surrogate ({found[error.start]!a}) at character {error.start},"
-                " which no UTF-8 file can store; repair the source's encoding"
+                f"column {where!r} holds a lone surrogate ({found[error.start]!a}) at character"
+                f" {error.start}, which no UTF-8 file can store; repair the source's encoding"
             ) from None
     return found
 

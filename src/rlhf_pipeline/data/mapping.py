@@ -39,7 +39,8 @@ class Mapper:
         unknown = sorted(set(mapping) - set(TARGETS))
         if unknown:
             raise DataError(
-                f"data.sources ({source}).mapping: unknown field {', '.join(unknown)}; known: {', '.join(TARGETS)}"
+                f"data.sources ({source}).mapping: unknown field {', '.join(unknown)};"
+                f" known: {', '.join(TARGETS)}"
             )
         self._paths = {target: (path, _compiled(path)) for target, path in mapping.items()}
 
@@ -54,7 +55,8 @@ class Mapper:
             found = row[path] if path in row else _searched(compiled, row, f"mapping.{target}")
             if found is None and target not in OPTIONAL:
                 raise RowError(
-                    f"mapping.{target}: {path!r} finds nothing; the row has {', '.join(map(repr, row)) or 'no columns'}"
+                    f"mapping.{target}: {path!r} finds nothing; the row has"
+                    f" {', '.join(map(repr, row)) or 'no columns'}"
                 )
             mapped[target] = found
         return mapped

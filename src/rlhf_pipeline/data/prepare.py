@@ -109,8 +109,8 @@ class _Sorter:
         match item:
             case Preference() if "preferences" in tables:
                 values = {
-                    "prompt_id": identifier, "prompt": prompt, "chosen": item.chosen, "rejected": item.rejected,
-                    "source": source, "margin": item.margin,
+                    "prompt_id": identifier, "prompt": prompt, "chosen": item.chosen,
+                    "rejected": item.rejected, "source": source, "margin": item.margin,
                 }  # fmt: skip
                 self._write("preferences", split, values, times)
             case Demonstration() if "sft" in tables and _new(
@@ -155,6 +155,7 @@ def _tables(source: Source) -> frozenset[str]:
         return frozenset(paths.TABLES)
     if not isinstance(wanted, list) or not wanted or not set(wanted) <= set(paths.TABLES):
         raise DataError(
-            f"data.sources ({source.name}).options.tables: a list out of {', '.join(paths.TABLES)}, got {wanted!r}"
+            f"data.sources ({source.name}).options.tables: a list out of {', '.join(paths.TABLES)},"
+            f" got {wanted!r}"
         )
     return frozenset(wanted)

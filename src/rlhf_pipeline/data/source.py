@@ -113,15 +113,16 @@ def _shape(source: Source, first: RawRow, mapper: Mapper | None, counts: SourceC
         shape = named or shapes.recognise(first)
     if counts.shape and counts.shape != shape.name:
         raise DataError(
-            f"{source.name}: {first.place.file} looks like {shape.name}, the files before it like {counts.shape};"
-            " name one kind, or make them two sources"
+            f"{source.name}: {first.place.file} looks like {shape.name}, the files before it like"
+            f" {counts.shape}; name one kind, or make them two sources"
         )
     counts.shape = shape.name
     unknown = sorted(set(source.options or {}) - SOURCE_OPTIONS - shape.options)
     if unknown:
         known = ", ".join(sorted(SOURCE_OPTIONS | shape.options))
         raise DataError(
-            f"data.sources ({source.name}).options: {', '.join(unknown)} unknown for {shape.name}; known: {known}"
+            f"data.sources ({source.name}).options: {', '.join(unknown)} unknown for {shape.name};"
+            f" known: {known}"
         )
     return shape
 
@@ -130,7 +131,8 @@ def _options(source: Source) -> shapes.Options:
     options = source.options or {}
     if options.get("bad_rows", "stop") not in ("stop", "set_aside"):
         raise DataError(
-            f"data.sources ({source.name}).options.bad_rows: stop or set_aside, got {shown(options['bad_rows'])}"
+            f"data.sources ({source.name}).options.bad_rows: stop or set_aside,"
+            f" got {shown(options['bad_rows'])}"
         )
     return options
 

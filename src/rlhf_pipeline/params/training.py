@@ -14,6 +14,8 @@ Severity = Literal["error", "warn", "off"]
 class ValidateData(Section):
     on_error: Literal["stop", "quarantine"]
     """stop fails the pipeline; quarantine passes on the good rows and keeps the bad ones aside."""
+    tables: list[Literal["preferences", "sft", "prompts"]]
+    """Tables that must hold rows; leave out one that your sources do not fill."""
     max_reported_rows: Count
     """Offending rows listed per expectation."""
     checks: dict[str, Severity]
@@ -24,6 +26,8 @@ class ValidateData(Section):
     """Jaccard similarity of word 3-grams from which two prompts count as the same."""
     max_length_bias: Positive
     """Largest |mean log(chosen length / rejected length)| that passes."""
+    max_source_share: Fraction
+    """Largest share of a table's rows that one source may make up."""
 
 
 class Optimiser(Section):

@@ -79,7 +79,7 @@ def read(path: Path, raw: Path) -> Iterator[RawRow]:
     reader = _reader(path.name)
     if reader is None:
         raise DataError(
-            f"{label}: unknown format {path.suffix!r}; known: .jsonl, .json (also .gz, .zst), .parquet, .csv, .tsv,"
-            " .arrow, .feather, .xlsx"
+            f"{label}: unknown format {path.suffix!r}; known: .jsonl, .json (also .gz, .zst), .parquet,"
+            " .csv, .tsv, .arrow, .feather, .xlsx"
         )
     return reader(path, label)

@@ -64,7 +64,8 @@ def _check_utf8(batch: pa.RecordBatch, label: str, before: int) -> None:
                     column[row].as_py()
                 except (pa.ArrowInvalid, UnicodeDecodeError) as error:
                     raise DataError(
-                        f"{Place(label, before + row + 1)}: column {name!r} is not valid ({_first_line(error)})"
+                        f"{Place(label, before + row + 1)}: column {name!r} is not valid"
+                        f" ({_first_line(error)})"
                     ) from None
         raise
 

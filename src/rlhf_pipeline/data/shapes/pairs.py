@@ -54,7 +54,8 @@ def _from_conversations(chosen: list[Message], rejected: list[Message], margin: 
     for name, side in (("chosen", chosen), ("rejected", rejected)):
         if side[-1]["role"] != "assistant":
             raise RowError(
-                f"column {name!r} must end with the assistant's message, it ends with the {side[-1]['role']}'s"
+                f"column {name!r} must end with the assistant's message, it ends with the"
+                f" {side[-1]['role']}'s"
             )
     if chosen[:-1] != rejected[:-1]:
         at = next(

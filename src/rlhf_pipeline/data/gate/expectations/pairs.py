@@ -1,0 +1,94 @@
+"""Expectations about preference pairs: the two sides differ, no pair repeats or contradicts another."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .base import FigureExpectation, RowExpectation
+
+PAIR = "hash(prompt, chosen, rejected)"
+REVERSED = "hash(prompt, rejected, chosen)"
+UNORDERED = "hash(prompt, least(chosen, rejected), greatest(chosen, rejected))"
+# The cheap first comparison spares most rows the two regular expressions.
+NORMALISED_EQUAL = (
+    "chosen <> rejected AND lower(left(ltrim(chosen), 1)) = lower(left(ltrim(rejected), 1))"
+    " AND normalised(chosen) = normalised(rejected)"
+)
+
+
+class ExpectChosenToDifferFromRejected(RowExpectation):
+    """No pair prefers a response to itself."""
+
+    statement: ClassVar[str] = "Chosen and rejected are different texts."
+
+    def offends(self) -> str:
+        return "chosen = rejected"
+
+    def reason(self) -> str:
+        return "'chosen equals rejected'"
+
+
+class ExpectChosenToDifferFromRejectedInSubstance(RowExpectation):
+    """No pair differs only in case, white space or punctuation."""
+
+    statement: ClassVar[str] = "Chosen and rejected differ in more than case, white space and punctuation."
+    default_severity: ClassVar[str] = "warn"
+
+    def offends(self) -> str:
+        return NORMALISED_EQUAL
+
+    def reason(self) -> str:
+        return "'chosen and rejected differ only in case, white space or punctuation'"
+
+
+class ExpectNoRepeatedPairs(RowExpectation):
+    """No pair stands twice (the first of several equal rows does not offend)."""
+
+    statement: ClassVar[str] = "No pair (prompt, chosen, rejected) stands twice."
+    default_severity: ClassVar[str] = "warn"
+
+    def count(self) -> str:
+        return f"count(*) - count(DISTINCT {PAIR})"
+
+    def rows(self, columns: str) -> str:
+        return (
+            f'SELECT {columns} FROM "{self.table}" WHERE {PAIR} IN'
+            f' (SELECT {PAIR} FROM "{self.table}" GROUP BY 1 HAVING count(*) > 1)'
+            f" QUALIFY row_number() OVER (PARTITION BY {PAIR} ORDER BY split, row) > 1"
+        )
+
+    def reason(self) -> str:
+        return "'the same pair stands in an earlier row'"
+
+
+class ExpectNoContradictingPairs(RowExpectation):
+    """No two pairs prefer A to B and B to A for the same prompt."""
+
+    statement: ClassVar[str] = (
+        "No two rows contradict each other (A preferred to B and B to A for one prompt)."
+    )
+
+    def count(self) -> str:
+        # A pair of texts present in both orders has two ordered hashes and one unordered one.
+        return f"count(DISTINCT {PAIR}) - count(DISTINCT {UNORDERED})"
+
+    def rows(self, columns: str) -> str:
+        return (
+            f'SELECT {columns} FROM "{self.table}" WHERE chosen <> rejected AND {UNORDERED} IN'
+            f' (SELECT {UNORDERED} FROM "{self.table}" GROUP BY 1 HAVING count(DISTINCT {PAIR}) > 1)'
+        )
+
+    def reason(self) -> str:
+        return "'another row prefers the same two responses the other way round'"
+
+
+class ExpectNoLengthBias(FigureExpectation):
+    """Chosen responses are not systematically longer or shorter than rejected ones."""
+
+    statement: ClassVar[str] = (
+        "|mean log(chosen length / rejected length)| in characters stays below the bound."
+    )
+    default_severity: ClassVar[str] = "warn"
+
+    def figure(self) -> str:
+        return "abs(avg(ln(greatest(strlen(chosen), 1) / greatest(strlen(rejected), 1))))"

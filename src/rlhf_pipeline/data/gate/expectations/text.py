@@ -1,0 +1,92 @@
+"""Expectations about the text of any table: present, clean, and with turns in order."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .. import relations
+from .base import RowExpectation
+
+# Letters that UTF-8 read as Latin-1 or Windows-1252 leaves behind, and the replacement character.
+MOJIBAKE = r"Ã[\x{80}-\x{BF}]|â€[\x{9C}\x{9D}™œ“”˜¦]|Â[\x{A0}-\x{BF}]|ï»¿|\x{FFFD}"
+CONTROL = r"[\x{00}-\x{08}\x{0B}\x{0C}\x{0E}-\x{1F}\x{7F}-\x{84}\x{86}-\x{9F}]"
+ONLY_SPACE = r"[\s\p{Z}\x{200B}\x{FEFF}]*"
+TURNS = {
+    "preferences": "(system,)?user,(assistant,(tool,)*(assistant,)?user,)*",
+    "prompts": "(system,)?user,(assistant,(tool,)*(assistant,)?user,)*",
+    "sft": "(system,)?(user,(assistant,(tool,)+)*assistant,)+",
+}
+
+
+class ExpectTextToBePresent(RowExpectation):
+    """Every message and response holds text: not null, not empty, not only white space."""
+
+    statement: ClassVar[str] = (
+        "Every message and response holds text: none is null, empty or only white space."
+    )
+
+    def _lacks(self, sql: str) -> str:
+        return f"{sql} IS NULL OR regexp_full_match({sql}, '{ONLY_SPACE}')"
+
+    def offends(self) -> str:
+        column = relations.PROMPT_COLUMN[self.table]
+        return f"coalesce(len({column}), 0) = 0 OR {relations.each_message(self.table, self._lacks)}"
+
+    def reason(self) -> str:
+        columns = relations.RESPONSE_COLUMNS[self.table]
+        cases = " ".join(f"WHEN {self._lacks(column)} THEN '{column} holds no text'" for column in columns)
+        other = f"'a message of {relations.PROMPT_COLUMN[self.table]} holds no text'"
+        return f"CASE {cases} ELSE {other} END" if cases else other
+
+
+class ExpectTurnsInOrder(RowExpectation):
+    """Roles alternate: an optional system message, then user and assistant in turn."""
+
+    statement: ClassVar[str] = (
+        "Roles come in order: an optional system message, then user and assistant in turn"
+        " (a prompt ends with the user, a demonstration with the assistant)."
+    )
+
+    def _roles(self) -> str:
+        column = relations.PROMPT_COLUMN[self.table]
+        return f"array_to_string(list_transform({column}, lambda m: coalesce(m.role, 'null') || ','), '')"
+
+    def offends(self) -> str:
+        return f"NOT regexp_full_match({self._roles()}, '{TURNS[self.table]}')"
+
+    def reason(self) -> str:
+        return f"'roles are ' || rtrim({self._roles()}, ',')"
+
+
+class ExpectNoControlCharacters(RowExpectation):
+    """No text holds control characters other than tab and line ends."""
+
+    statement: ClassVar[str] = "No text holds control characters other than tab and line ends."
+
+    def _holds(self, sql: str) -> str:
+        return f"regexp_matches({sql}, '{CONTROL}')"
+
+    def offends(self) -> str:
+        return relations.anywhere(self.table, self._holds)
+
+    def reason(self) -> str:
+        return f"{relations.where_found(self.table, self._holds)} || ' holds a control character'"
+
+
+class ExpectNoMojibake(RowExpectation):
+    """No text shows the marks of a wrong decoding."""
+
+    statement: ClassVar[str] = (
+        "No text shows the marks of a wrong decoding (UTF-8 read as Latin-1, or the replacement character)."
+    )
+    default_severity: ClassVar[str] = "warn"
+
+    def _holds(self, sql: str) -> str:
+        return f"regexp_matches({sql}, '{MOJIBAKE}')"
+
+    def offends(self) -> str:
+        return relations.anywhere(self.table, self._holds)
+
+    def reason(self) -> str:
+        found = relations.where_found(self.table, self._holds)
+        return f"{found} || ' looks wrongly decoded'"

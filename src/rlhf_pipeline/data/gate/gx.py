@@ -1,0 +1,63 @@
+"""Great Expectations as this package uses it: imported in one place, without usage reports.
+
+Importing this module takes seconds; only the gate's own modules may do so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+
+os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+# Expectations of ours replace renderers that they inherit; the library logs each of them as a warning.
+logging.getLogger("great_expectations.expectations.registry").setLevel(logging.ERROR)
+with warnings.catch_warnings():
+    # Third-party deprecations inside the library are not the user's business.
+    warnings.simplefilter("ignore")
+    import great_expectations
+    from great_expectations.compatibility import pydantic
+    from great_expectations.core.batch import BatchData, LegacyBatchDefinition
+    from great_expectations.core.batch_spec import BatchMarkers, BatchSpec
+    from great_expectations.core.id_dict import IDDict
+    from great_expectations.core.metric_domain_types import MetricDomainTypes
+    from great_expectations.core.metric_function_types import MetricPartialFunctionTypes
+    from great_expectations.datasource.fluent.batch_request import BatchRequest
+    from great_expectations.datasource.fluent.interfaces import Batch, DataAsset, Datasource
+    from great_expectations.execution_engine import ExecutionEngine
+    from great_expectations.expectations.expectation import BatchExpectation
+    from great_expectations.expectations.metrics.metric_provider import (
+        MetricProvider,
+        metric_partial,
+        metric_value,
+    )
+    from great_expectations.expectations.registry import register_renderer
+    from great_expectations.render import LegacyDiagnosticRendererType, LegacyRendererType
+    from great_expectations.render.renderer.renderer import renderer
+    from great_expectations.validator.metric_configuration import MetricConfiguration
+
+__all__ = [
+    "Batch",
+    "BatchData",
+    "BatchExpectation",
+    "BatchMarkers",
+    "BatchRequest",
+    "BatchSpec",
+    "DataAsset",
+    "Datasource",
+    "ExecutionEngine",
+    "IDDict",
+    "LegacyBatchDefinition",
+    "LegacyDiagnosticRendererType",
+    "LegacyRendererType",
+    "MetricConfiguration",
+    "MetricDomainTypes",
+    "MetricPartialFunctionTypes",
+    "MetricProvider",
+    "great_expectations",
+    "metric_partial",
+    "metric_value",
+    "pydantic",
+    "register_renderer",
+    "renderer",
+]
