@@ -12,16 +12,16 @@ from types import ModuleType
 
 import wrapt
 
-from rlhf_pipeline.backend import status
+from rlhf_pipeline.backend import record
 
 
-def when_imported(module_name: str, name: str, shim: Callable[[ModuleType], None]) -> None:
-    """Call `shim(module)` right after `module_name` was imported, at once if it already is.
+def when_imported(module_name: str, name: str, change: Callable[[ModuleType], None]) -> None:
+    """Call `change(module)` right after `module_name` was imported, at once if it already is.
 
-    `name` is how `status.status()` reports the shim. Whatever `shim` raises is raised by the
+    `name` is how `record.status()` reports the shim. Whatever `change` raises is raised by the
     import statement.
     """
-    status.waiting(name, module_name)
+    record.note(record.Shim(name, module_name, "waiting"))
     wrapt.register_post_import_hook(
-        lambda module: status.apply(name, module_name, lambda: shim(module)), module_name
+        lambda module: record.apply(name, module_name, lambda: change(module)), module_name
     )

