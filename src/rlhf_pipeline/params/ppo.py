@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,10 @@ class KLReward(Section):
     """KL(policy || reference) per token in nats that the controller steers to."""
     horizon: Count
     """Samples over which the controller corrects. verl: algorithm.kl_ctrl.horizon."""
+    ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)]
+    """moving_average only: weight of the past in the average of the measured KL."""
+    gain: Annotated[float, Field(ge=0.0, le=4.0)]
+    """moving_average only: above the target, coef is raised by (average / target)^gain."""
     estimator: Literal["k1", "k2", "k3"]
     """k1 = -log r, k2 = (log r)^2 / 2, k3 = r - 1 - log r with r = p_ref / p_policy (Schulman 2020)."""
 
@@ -84,14 +88,14 @@ class Rollout(Section):
     enforce_eager: bool
     """No CUDA graphs; always on for CPU."""
     max_num_seqs: Count
-    kv_cache_gib: Positive
+    kv_cache_gib: Count
     """KV cache of one vLLM process on CPU."""
     multi_turn: MultiTurn
 
 
 class Reward(Section):
     source: Literal["reward_model", "rule", "function"]
-    """reward_model scores with models/reward_model; rule with the named rule; function with your Python function."""
+    """reward_model scores with models/reward_model, rule with the named rule, function with your Python."""
     serving: Literal["vllm", "in_process"]
     """Where the reward model runs."""
     rule: Literal["synthetic", "gsm8k"] | None
@@ -102,7 +106,7 @@ class Reward(Section):
 
 
 class Validation(Section):
-    every: Literal["epoch"] | int = Field(union_mode="left_to_right")
+    every: Literal["epoch"] | Count
     """epoch, or a number of steps; every validated step is saved."""
     before_train: bool
     n_prompts: Count

@@ -1,0 +1,52 @@
+"""Which checkpoints may go: everything but the best, the last good and the newest k.
+
+Decides from the ledger alone, so the answer is the same after a restart. `bound_runs` does the same
+one level up, for the folders that earlier params left behind.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ..errors import CheckpointError
+from .book import LEDGER, Book, Entry
+from .lock import FolderLock
+
+
+def prunable(book: Book, keep_newest: int) -> list[Entry]:
+    """The committed entries that nothing pins, oldest first.
+
+    The best step, the last good step and the newest `keep_newest` (at least 1) stay.
+    """
+    live = book.live()
+    pinned = {entry.step for entry in live[-max(1, keep_newest) :]}
+    pinned |= {entry.step for entry in (book.best(), book.last_good()) if entry is not None}
+    return [entry for entry in live if entry.step not in pinned]
+
+
+def bound_runs(stage_folder: Path, current: Path, keep_others: int) -> list[Path]:
+    """Delete the runs of other params of one stage, but for the `keep_others` most recently written.
+
+    A run that is in use stays. Returns the folders that were deleted.
+    """
+    if not stage_folder.is_dir():
+        return []
+    others = [
+        path for path in stage_folder.iterdir() if path.is_dir() and path.resolve() != current.resolve()
+    ]
+    others.sort(key=_last_written, reverse=True)
+    deleted = []
+    for path in others[keep_others:]:
+        try:
+            with FolderLock(path):
+                shutil.rmtree(path)
+        except CheckpointError:
+            continue
+        deleted.append(path)
+    return deleted
+
+
+def _last_written(run: Path) -> float:
+    ledger = run / LEDGER
+    return (ledger if ledger.exists() else run).stat().st_mtime

@@ -1,0 +1,102 @@
+"""Events, retention, disk budget and the tidying of other runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from rlhf_pipeline.checkpoints import disk
+from rlhf_pipeline.checkpoints.book import Entry, new_book
+from rlhf_pipeline.checkpoints.events import append_event, effective_events, mend_events, read_events
+from rlhf_pipeline.checkpoints.lock import FolderLock
+from rlhf_pipeline.checkpoints.retention import bound_runs, prunable
+from rlhf_pipeline.errors import EnvironmentProblem
+
+
+def entry(step: int, score: float | None, good: bool = True) -> Entry:
+    return Entry(
+        step=step, rollbacks=0, state="committed", score=score, good=good, scores_sha256=None,
+        manifest_sha256="", size_bytes=0, code_commit=None, note="",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keep_newest", "gone"),
+    [(0, [1, 3]), (1, [1, 3]), (2, [1, 3]), (3, [1]), (9, [])],
+)
+def test_what_may_be_pruned(keep_newest, gone):
+    book = new_book("d", 1, "global_step_{step}")
+    for one in (entry(1, 0.1), entry(2, 0.9), entry(3, 0.2), entry(4, 0.3), entry(5, None, good=False)):
+        book = book.with_entry(one)
+    assert [one.step for one in prunable(book, keep_newest)] == gone
+
+
+def test_a_torn_event_is_cut_off_and_the_rest_kept(tmp_path: Path):
+    log = tmp_path / "events.jsonl"
+    append_event(log, "alarm", 3, {"value": float("nan"), "window": (1, 2)})
+    whole = log.read_bytes()
+    log.write_bytes(whole + whole[:20])
+    mend_events(log)
+    append_event(log, "alarm", 4, {})
+    events = read_events(log)
+    assert [(event["kind"], event["step"]) for event in events] == [("alarm", 3), ("alarm", 4)]
+    assert events[0]["value"] is None
+    assert events[0]["window"] == [1, 2]
+
+
+def test_replayed_steps_count_once_and_rollbacks_stay():
+    def happened(*events):
+        return [{"kind": kind, "step": step} for kind, step in events]
+
+    log = happened(
+        ("alarm", 2),
+        ("alarm", 5),
+        ("resumed", 4),
+        ("alarm", 5),
+        ("rollback", 6),
+        ("alarm", 3),
+        ("resumed", 2),
+    )
+    assert effective_events(log) == happened(
+        ("alarm", 2), ("resumed", 4), ("alarm", 5), ("rollback", 6), ("resumed", 2)
+    )
+
+
+def test_other_runs_are_bounded_and_one_in_use_stays(tmp_path: Path):
+    for number, name in enumerate(("oldest", "old", "newer", "mine")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ledger.json").write_text("{}")
+        os.utime(tmp_path / name / "ledger.json", (time.time() + number,) * 2)
+    with FolderLock(tmp_path / "oldest"):
+        assert bound_runs(tmp_path, tmp_path / "mine", keep_others=1) == [tmp_path / "old"]
+    assert bound_runs(tmp_path, tmp_path / "mine", keep_others=1) == [tmp_path / "oldest"]
+    assert bound_runs(tmp_path / "absent", tmp_path, keep_others=0) == []
+
+
+def test_disk_figures_by_hand():
+    # 1,000 parameters: 4 bytes of weights, 8 of Adam, 4 of the export.
+    assert disk.checkpoint_bytes(1000) == 16_000
+    assert disk.checkpoint_bytes(1000, exported_bytes=0) == 12_000
+    assert disk.run_bytes(16_000, keep_newest=2) == 80_000
+
+
+def test_the_budget_counts_what_is_needed(tmp_path: Path):
+    place = tmp_path / "not" / "yet" / "there"
+    disk.require_free(place, 0, 0, "a run", "key")
+    free = disk.free_bytes(place)
+    with pytest.raises(EnvironmentProblem, match=r"^a run needs .* lower ppo\.x$"):
+        disk.require_free(place, free, 1024**2, "a run", "ppo.x")
+
+
+def test_a_full_disk_is_one_message_and_other_errors_pass():
+    with (
+        pytest.raises(EnvironmentProblem, match="saving step 3 failed: No space left on device"),
+        disk.writing("saving step 3"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(FileNotFoundError), disk.writing("x"):
+        raise FileNotFoundError(errno.ENOENT, "gone")
