@@ -7,6 +7,7 @@ skips what follows. Checkpoint retention and promotion are in checkpoints/.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -16,7 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .errors import CheckpointError
+import psutil
+
+from .errors import CheckpointError, EnvironmentProblem
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
@@ -27,24 +30,57 @@ def publishing(target: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
     """Yield an empty folder beside `target`; on success give it a manifest and rename it to `target`.
 
     `facts` (stage, params digest, seed, ...) are stored in the manifest. When the block raises, the
-    temporary folder is removed and an older `target` stays as it was.
+    temporary folder is removed and an older `target` stays as it was. What a killed run left behind
+    is removed, or put back where it was killed between the two renames.
+
+    Raises:
+        EnvironmentProblem: the disk is full, or the folder cannot be written to.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = target.with_name(f".{target.name}.writing-{os.getpid()}")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
+    work, old = _beside(target, "writing"), _beside(target, "old")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _clear_leftovers(target)
+        work.mkdir()
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write to {target.parent}: {error.strerror}") from error
     try:
         yield work
         write_manifest(work, facts)
         sync_tree(work)
-        old = target.with_name(f".{target.name}.old-{os.getpid()}")
         if target.exists():
             os.replace(target, old)
         os.replace(work, target)
         sync_folder(target.parent)
         shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise EnvironmentProblem(
+            f"the disk is full: {target} was not published and what it was before is untouched;"
+            " free some space and run again"
+        ) from error
     finally:
+        if old.exists() and not target.exists():
+            os.replace(old, target)
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _beside(target: Path, role: str, process: int | str | None = None) -> Path:
+    """The name of a temporary folder of this process next to `target`."""
+    return target.with_name(f".{target.name}.{role}-{os.getpid() if process is None else process}")
+
+
+def _clear_leftovers(target: Path) -> None:
+    """Undo what a killed process left beside `target`; folders of living processes are not touched."""
+    for role in ("old", "writing"):
+        for path in target.parent.glob(_beside(target, role, "*").name):
+            process = int(path.name.rpartition("-")[2])
+            if process != os.getpid() and psutil.pid_exists(process):
+                continue
+            if role == "old" and not target.exists():
+                os.replace(path, target)
+            else:
+                shutil.rmtree(path)
 
 
 def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -65,15 +101,23 @@ def verify(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise CheckpointError(f"{folder} holds no {MANIFEST}: it is incomplete or was not made by this pipeline") from None
+        raise CheckpointError(
+            f"{folder} holds no {MANIFEST}: it is incomplete or was not made by this pipeline"
+        ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{folder / MANIFEST} is damaged: {error}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise CheckpointError(f"{folder / MANIFEST} is damaged: it lists no files")
     if manifest.get("manifest_version") != MANIFEST_VERSION:
         raise CheckpointError(
-            f"{folder / MANIFEST} has format {manifest.get('manifest_version')!r}, expected {MANIFEST_VERSION}"
+            f"{folder / MANIFEST} has format {manifest.get('manifest_version')!r},"
+            f" expected {MANIFEST_VERSION}"
         )
+    if not all(
+        isinstance(entry, dict) and entry.keys() >= {"bytes", "sha256"}
+        for entry in manifest["files"].values()
+    ):
+        raise CheckpointError(f"{folder / MANIFEST} is damaged: an entry lacks its size or sha256")
     found = {str(path.relative_to(folder)): path for path in files_below(folder)}
     for name, entry in manifest["files"].items():
         if name not in found:

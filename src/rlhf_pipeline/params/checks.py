@@ -11,16 +11,30 @@ from pathlib import PurePosixPath
 
 from .root import Params
 
+# What vLLM 0.24 takes on CPU and on GPUs alike (vllm/v1/attention/backends/cpu_attn.py).
+HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256)
+
 
 def problems_of(params: Params) -> list[str]:
     """One message for each broken rule, naming the keys to change."""
-    return [*_batches(params), *_pairs(params), *_data(params)]
+    problems = [*_batches(params), *_ppo(params), *_hardware(params), *_model(params), *_data(params)]
+    return [*problems, *problems_on_cpu(params)] if params.hardware.device == "cpu" else problems
+
+
+def problems_on_cpu(params: Params) -> list[str]:
+    """What cannot run without a GPU; also for whoever resolves hardware.device: auto to the CPU."""
+    problems = []
+    if params.ppo.rollout.engine == "sglang":
+        problems.append("ppo.rollout.engine: sglang has no CPU build; use vllm, or a GPU")
+    if params.hardware.strategy == "megatron":
+        problems.append("hardware.strategy: megatron needs GPUs; use fsdp2 on a CPU")
+    return problems
 
 
 def _batches(params: Params) -> Iterator[str]:
     ppo, hardware = params.ppo, params.hardware
     world = hardware.n_gpus_per_node * hardware.nnodes
-    if world % (hardware.tensor_parallel_size * hardware.ulysses_size) and world % hardware.ulysses_size:
+    if world % hardware.ulysses_size:
         yield f"hardware.ulysses_size: {hardware.ulysses_size} does not divide the {world} training processes"
     if world % hardware.tensor_parallel_size:
         yield (
@@ -48,23 +62,18 @@ def _batches(params: Params) -> Iterator[str]:
     for key in ("actor_tokens_per_gpu", "critic_tokens_per_gpu"):
         budget = getattr(ppo.dynamic_batch, key) * hardware.ulysses_size
         if ppo.dynamic_batch.enabled and budget < longest:
-            yield f"ppo.dynamic_batch.{key}: {budget} tokens cannot hold one row of {longest} (prompt + response)"
+            yield f"ppo.dynamic_batch.{key}: {budget} tokens cannot hold a row of {longest} (prompt+response)"
     for name in ("sft", "reward_model"):
         section = getattr(params, name)
         if section.batch_size % (section.micro_batch_size_per_gpu * world):
             yield (
-                f"{name}.batch_size: {section.batch_size} is not a multiple of {name}.micro_batch_size_per_gpu"
-                f" ({section.micro_batch_size_per_gpu}) x {world} processes"
+                f"{name}.batch_size: {section.batch_size} is not a multiple of"
+                f" {name}.micro_batch_size_per_gpu ({section.micro_batch_size_per_gpu}) x {world} processes"
             )
-    tiny = params.model.tiny
-    if tiny.hidden_size % tiny.n_heads:
-        yield f"model.tiny.n_heads: {tiny.n_heads} does not divide model.tiny.hidden_size ({tiny.hidden_size})"
-    if tiny.n_heads % tiny.n_kv_heads:
-        yield f"model.tiny.n_kv_heads: {tiny.n_kv_heads} does not divide model.tiny.n_heads ({tiny.n_heads})"
 
 
-def _pairs(params: Params) -> Iterator[str]:
-    ppo, hardware = params.ppo, params.hardware
+def _ppo(params: Params) -> Iterator[str]:
+    ppo = params.ppo
     if ppo.adv_estimator == "grpo" and ppo.rollout.n < 2:
         yield "ppo.rollout.n: grpo compares responses of one prompt and needs at least 2"
     if ppo.adv_estimator == "gae" and ppo.kl.reward.controller != "fixed" and ppo.kl.reward.coef == 0:
@@ -77,29 +86,66 @@ def _pairs(params: Params) -> Iterator[str]:
             "ppo.kl: grpo with both ppo.kl.reward.coef and ppo.kl.loss.coef above 0 counts the KL twice"
             " in one normalised advantage; set one of them to 0"
         )
+    critic_only = ppo.critic.critic_only_steps if ppo.adv_estimator == "gae" else 0
+    if ppo.total_steps is not None and critic_only >= ppo.total_steps:
+        yield (
+            f"ppo.critic.critic_only_steps: {critic_only} leaves the actor none of the"
+            f" ppo.total_steps ({ppo.total_steps})"
+        )
     if ppo.reward.source == "rule" and ppo.reward.rule is None:
         yield "ppo.reward.rule: name a rule (synthetic, gsm8k) when ppo.reward.source is rule"
     if ppo.reward.source == "function" and not (ppo.reward.function_path and ppo.reward.function_name):
-        yield "ppo.reward.function_path, ppo.reward.function_name: both are needed when ppo.reward.source is function"
+        yield "ppo.reward.function_path, ppo.reward.function_name: needed when ppo.reward.source is function"
     if ppo.rollout.multi_turn.enabled and not ppo.rollout.multi_turn.tool_config_path:
         yield "ppo.rollout.multi_turn.tool_config_path: needed when ppo.rollout.multi_turn.enabled is true"
     if ppo.reward.source == "reward_model" and ppo.rollout.multi_turn.enabled:
         yield "ppo.rollout.multi_turn.enabled: multi-turn rollouts need ppo.reward.source rule or function"
-    if isinstance(ppo.validation.every, int) and ppo.validation.every < 1:
-        yield f"ppo.validation.every: epoch or a number of steps of at least 1, got {ppo.validation.every}"
+    if ppo.remove_padding is False and ppo.dynamic_batch.enabled:
+        yield "ppo.dynamic_batch.enabled: token budgets need ppo.remove_padding: true"
+
+
+def _hardware(params: Params) -> Iterator[str]:
+    ppo, hardware = params.ppo, params.hardware
     if hardware.device == "cpu":
-        if ppo.rollout.engine == "sglang":
-            yield "ppo.rollout.engine: sglang has no CPU build here; use vllm, or hardware.device: cuda"
-        if hardware.strategy == "megatron":
-            yield "hardware.strategy: megatron needs GPUs; use fsdp2 with hardware.device: cpu"
         if hardware.dtype != "float32":
             yield "hardware.dtype: use float32 with hardware.device: cpu (bfloat16 parts rollout and actor)"
         if hardware.attention != "sdpa":
             yield f"hardware.attention: {hardware.attention} needs a GPU; use sdpa with hardware.device: cpu"
+    if hardware.offload_policy and hardware.strategy != "fsdp2":
+        yield f"hardware.offload_policy: is FSDP2's; set it to false with strategy {hardware.strategy}"
+    if hardware.ulysses_size > 1 and hardware.strategy == "megatron":
+        yield "hardware.ulysses_size: is FSDP's; set it to 1 with hardware.strategy: megatron"
+    if hardware.ulysses_size > 1 and not ppo.remove_padding:
+        yield "hardware.ulysses_size: sequence parallelism needs ppo.remove_padding: true"
     if ppo.lora_rank and hardware.strategy == "megatron":
-        yield "ppo.lora_rank: LoRA runs with hardware.strategy fsdp2 or fsdp"
-    if ppo.remove_padding is False and ppo.dynamic_batch.enabled:
-        yield "ppo.dynamic_batch.enabled: token budgets need ppo.remove_padding: true"
+        yield (
+            "ppo.lora_rank: is for hardware.strategy fsdp2 and fsdp; with megatron set it to 0 and"
+            " actor_rollout_ref.model.lora.rank in ppo.verl_overrides"
+        )
+
+
+def _model(params: Params) -> Iterator[str]:
+    if params.model.source == "hub" and not params.model.hub_name:
+        yield "model.hub_name: needed when model.source is hub"
+    if params.model.source != "tiny":
+        return
+    tiny = params.model.tiny
+    head_size, rest = divmod(tiny.hidden_size, tiny.n_heads)
+    if rest:
+        yield f"model.tiny.n_heads: {tiny.n_heads} does not divide hidden_size ({tiny.hidden_size})"
+    elif head_size not in HEAD_SIZES:
+        yield (
+            f"model.tiny.n_heads: heads of {head_size} (model.tiny.hidden_size / n_heads) cannot be served by"
+            f" vLLM, which takes {', '.join(map(str, HEAD_SIZES))}"
+        )
+    if tiny.n_heads % tiny.n_kv_heads:
+        yield f"model.tiny.n_kv_heads: {tiny.n_kv_heads} does not divide model.tiny.n_heads ({tiny.n_heads})"
+    longest = params.data.max_prompt_tokens + params.data.max_response_tokens
+    if tiny.max_position_embeddings < longest:
+        yield (
+            f"model.tiny.max_position_embeddings: {tiny.max_position_embeddings} is less than"
+            f" data.max_prompt_tokens + data.max_response_tokens ({longest})"
+        )
 
 
 def _data(params: Params) -> Iterator[str]:
@@ -126,5 +172,3 @@ def _data(params: Params) -> Iterator[str]:
             )
         if source.kind == "mapping" and not source.mapping:
             yield f"{key}.mapping: needed for kind mapping"
-    if params.model.source == "hub" and not params.model.hub_name:
-        yield "model.hub_name: needed when model.source is hub"

