@@ -152,12 +152,18 @@ def follow_dvc() -> None:
     Otherwise the stage would write on beside the next `dvc repro`. Does nothing outside DVC.
     """
     stage = os.environ.get("DVC_STAGE", "").encode()
-    if not stage or not _following.acquire(blocking=False):
+    if stage:
+        pid = os.getppid()
+        # Some shells stay between DVC and the stage; they carry DVC_STAGE, DVC itself does not.
+        while pid > 1 and _variable(pid, "DVC_STAGE") == stage:
+            pid = _parent(pid)
+        follow(pid)
+
+
+def follow(pid: int) -> None:
+    """End this process with SIGTERM when process `pid` dies. Only the first call does something."""
+    if not _following.acquire(blocking=False):
         return
-    pid = os.getppid()
-    # Some shells stay between DVC and the stage; they carry DVC_STAGE, DVC itself does not.
-    while pid > 1 and _variable(pid, "DVC_STAGE") == stage:
-        pid = _parent(pid)
     started = start_ticks(pid)
 
     def watch() -> None:
@@ -165,7 +171,7 @@ def follow_dvc() -> None:
             time.sleep(_POLL_S)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=watch, name="follow-dvc", daemon=True).start()
+    threading.Thread(target=watch, name="follow-parent", daemon=True).start()
 
 
 def command_line(pid: int) -> str:

@@ -129,7 +129,18 @@ class Child:
 
     def output(self) -> Iterator[str]:
         """The output's lines as they come, until the command has ended."""
-        while (line := self._lines.get()) is not None:
+        return (line for line in self.output_or_tick(None) if line is not None)
+
+    def output_or_tick(self, tick_s: float | None) -> Iterator[str | None]:
+        """As `output`, with None whenever `tick_s` pass without a line."""
+        while True:
+            try:
+                line = self._lines.get(timeout=tick_s)
+            except queue.Empty:
+                yield None
+                continue
+            if line is None:
+                return
             yield line
 
     @property
@@ -157,15 +168,16 @@ class Child:
 
     def stop(self) -> None:
         """End the command and all it started; returns when they are gone."""
-        while True:
-            try:
-                self._popen.terminate()
-                self._popen.wait()
-                break
-            except (KeyboardInterrupt, _Terminated):
-                continue  # asked again: a second terminate() makes the supervisor kill at once
         assert self._popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
+        try:
+            while True:
+                try:
+                    self._popen.terminate()
+                    self._popen.wait()
+                    break
+                except (KeyboardInterrupt, _Terminated):
+                    continue  # asked again: a second terminate() makes the supervisor kill at once
+        finally:
             self._popen.stdin.close()
         kill_marked(self.run_id)
         self._pump.join(timeout=GRACE_S)
@@ -244,7 +256,10 @@ def _open_log(log: Path) -> IO[bytes]:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into an unwinding of the block, then give them to the earlier handler."""
+    """Turn SIGTERM and SIGHUP, which would end this process at once, into an unwinding of the block.
+
+    A signal that already has a handler keeps it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -252,18 +267,13 @@ def _interruptible() -> Iterator[None]:
     def unwind(number: int, frame: FrameType | None) -> None:
         raise _Terminated(number)
 
-    wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, unwind) for number in wanted}
-    number = None
+    replaced = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in replaced:
+        signal.signal(number, unwind)
     try:
         yield
     except _Terminated as stop:
-        number = stop.number
+        raise KeyboardInterrupt(f"stopped by {signal.Signals(stop.number).name}") from None
     finally:
-        for each, handler in previous.items():
-            signal.signal(each, handler)
-    if number is not None:
-        handler = previous[signal.Signals(number)]
-        if callable(handler):
-            handler(number, None)
-        raise KeyboardInterrupt(f"stopped by {signal.Signals(number).name}")
+        for number in replaced:
+            signal.signal(number, signal.SIG_DFL)
