@@ -57,6 +57,7 @@ def worker_env(
     tmp_dir: Path | str,
     *,
     single_machine: bool = True,
+    attention: str = "sdpa",
     threads: int = 1,
     kv_cache_gib: int = 1,
 ) -> dict[str, str]:
@@ -64,7 +65,8 @@ def worker_env(
 
     `tmp_dir` is an absolute folder for this run alone (at most MAX_TMP_DIR_CHARS characters): Ray's
     session, vLLM's and the weight sync's sockets go there, so that two runs on one machine do not
-    meet. With `single_machine` everything listens on the loopback interface only. `threads` is
+    meet. With `single_machine` everything listens on the loopback interface only. `attention` is
+    the name given to transformers; "torch_varlen" must be announced to the plugin. `threads` is
     OpenMP's count for each process, `kv_cache_gib` the size in GiB of each vLLM engine's cache;
     both concern the CPU only.
 
@@ -76,7 +78,7 @@ def worker_env(
             f"the run's temporary folder {tmp!r} must be an absolute path of at most "
             f"{MAX_TMP_DIR_CHARS} characters, because Unix sockets lie in it"
         )
-    variables = {**_EVERYWHERE, "TMPDIR": tmp, "RAY_TMPDIR": tmp}
+    variables = {**_EVERYWHERE, "TMPDIR": tmp, "RAY_TMPDIR": tmp, "RLHF_ATTENTION": attention}
     if single_machine:
         variables |= _LOOPBACK
     return variables | (_CUDA if device == "cuda" else _cpu(threads, kv_cache_gib))

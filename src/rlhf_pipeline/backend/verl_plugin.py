@@ -10,7 +10,16 @@ from __future__ import annotations
 import logging
 import os
 
-from rlhf_pipeline.backend import cpu_shims, record, value_head, versions, vllm_distribution, weight_sync
+from rlhf_pipeline.backend import (
+    chunked_logprobs,
+    cpu_shims,
+    record,
+    value_head,
+    varlen_attention,
+    versions,
+    vllm_distribution,
+    weight_sync,
+)
 from rlhf_pipeline.backend.imports import when_imported
 
 logger = logging.getLogger("rlhf_pipeline.backend")
@@ -33,8 +42,14 @@ def register() -> None:
         "weight-sync sockets in TMPDIR",
         weight_sync.move_sockets,
     )
-    if os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu":
+    on_cpu = os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
+    torch_varlen = os.environ.get("RLHF_ATTENTION") == "torch_varlen"
+    if on_cpu:
         _register_cpu()
+    if torch_varlen:
+        when_imported("transformers.modeling_utils", "torch_varlen attention", varlen_attention.install)
+    if on_cpu or torch_varlen:  # no flash-attn, and so not its cross-entropy either
+        when_imported("verl.utils.torch_functional", "chunked log-probabilities", chunked_logprobs.install)
 
 
 def _register_cpu() -> None:

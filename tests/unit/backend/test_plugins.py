@@ -8,6 +8,7 @@ import pytest
 
 from rlhf_pipeline.backend.env import worker_env
 
+STATES = ("applied", "waiting", "failed")
 pytestmark = pytest.mark.slow
 
 CHECK = """
@@ -51,13 +52,17 @@ def test_check_says_when_verl_was_told_to_load_no_plugins() -> None:
     assert "EnvironmentProblem: verl did not load the plugin rlhf_pipeline" in child.stderr
 
 
-def test_for_a_gpu_only_what_gpus_need_too_is_installed() -> None:
-    child = run(CHECK, "cuda", **worker_env("cuda", "/tmp"))
+@pytest.mark.parametrize(
+    ("attention", "stands_in_for_flash_attention"),
+    [("sdpa", set()), ("torch_varlen", {"torch_varlen attention", "chunked log-probabilities"})],
+)
+def test_for_a_gpu_only_what_it_needs_is_installed(
+    attention: str, stands_in_for_flash_attention: set[str]
+) -> None:
+    child = run(CHECK, "cuda", **worker_env("cuda", "/tmp", attention=attention))
     assert child.returncode == 0, child.stderr[-3000:]
-    assert child.stdout.splitlines()[-2:] == [
-        "strict critic loader waiting",
-        "weight-sync sockets in TMPDIR waiting",
-    ]
+    shims = {line.rpartition(" ")[0] for line in child.stdout.splitlines() if line.endswith(STATES)}
+    assert shims == {"strict critic loader", "weight-sync sockets in TMPDIR"} | stands_in_for_flash_attention
 
 
 ONEDNN = """
