@@ -92,6 +92,8 @@ def _ppo(params: Params) -> Iterator[str]:
             f"ppo.critic.critic_only_steps: {critic_only} leaves the actor none of the"
             f" ppo.total_steps ({ppo.total_steps})"
         )
+    if ppo.reward.source == "reward_model" and params.reward_model.source == "none":
+        yield "reward_model.source: none leaves ppo.reward.source reward_model without one; use train or path"
     if ppo.reward.source == "rule" and ppo.reward.rule is None:
         yield "ppo.reward.rule: name a rule (synthetic, gsm8k) when ppo.reward.source is rule"
     if ppo.reward.source == "function" and not (ppo.reward.function_path and ppo.reward.function_name):

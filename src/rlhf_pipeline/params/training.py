@@ -68,8 +68,8 @@ class SFT(Section):
 class RewardModel(Section):
     """The Bradley-Terry reward model, trained on the preferences table."""
 
-    source: Literal["train", "path"]
-    """train fits one on the preferences; path takes the folder below."""
+    source: Literal["train", "path", "none"]
+    """train fits one, path takes the folder below, none makes none (ppo.reward.source: rule or function)."""
     path: str
     """Sequence-classification folder for source: path (a DVC dependency, so it must exist)."""
     epochs: Count
@@ -144,27 +144,45 @@ class Guard(Section):
     threshold: Positive
     """Meaning differs by guard: see docs/reliability.md."""
     window_steps: Count
-    """Steps averaged before the guard looks."""
+    """Newest steps that are compared with the run's course before them."""
+
+
+class GuardActs(Section):
+    """How far a guard set to act turns each knob."""
+
+    kl_coef_factor: Annotated[float, Field(gt=1.0)]
+    """The KL coefficients are multiplied by this."""
+    lr_factor: Annotated[float, Field(gt=0.0, lt=1.0)]
+    """The learning rates are multiplied by this."""
+    entropy_coeff_factor: Annotated[float, Field(gt=1.0)]
+    """The actor's entropy_coeff is multiplied by this,"""
+    entropy_coeff_floor: Positive
+    """and is at least this afterwards."""
 
 
 class Guards(Section):
     """Watches over a PPO run; docs/reliability.md explains each."""
 
+    baseline_steps: Annotated[int, Field(ge=5, le=500)]
+    """Steps before a guard's window that count as the run's own course."""
+    cooldown_steps: Count
+    """After acting a guard waits so long for the effect."""
+    act: GuardActs
     kl: Guard
-    """KL to the reference policy rises; acts by raising the KL coefficients."""
+    """KL to the reference policy runs away; acts by raising the KL coefficients, then lowering lr."""
     entropy: Guard
     """The policy becomes certain too early; acts by raising entropy_coeff."""
     reward_swing: Guard
-    """The mean reward moves in jumps."""
+    """The mean score falls back by more than a share of its spread at the start."""
     reward_hacking: Guard
-    """The reward rises while the validation score falls."""
+    """The reward rises while the gold score, or the validation score, falls."""
     explained_variance: Guard
-    """The critic explains too little of the returns."""
+    """The critic explains much less of the returns than it did."""
     grad_norm: Guard
-    """Gradients explode."""
+    """Gradients grow many times over."""
     response_length: Guard
-    """Responses become much longer or shorter than at the start."""
+    """Responses become much longer or shorter than they were."""
     repetition: Guard
-    """Responses repeat their own n-grams."""
+    """Responses repeat each other or their own n-grams."""
     non_finite: Literal["off", "warn", "stop"]
     """NaN or infinity in any metric; stop also rolls back to the best step."""

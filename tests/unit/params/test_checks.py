@@ -103,6 +103,10 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
         "ppo.critic.critic_only_steps: 24 leaves the actor none of the ppo.total_steps (24)",
     ),
     (
+        {"reward_model.source": "none"},
+        "reward_model.source: none leaves ppo.reward.source reward_model without one; use train or path",
+    ),
+    (
         {"ppo.reward.source": "rule", "ppo.reward.rule": None},
         "ppo.reward.rule: name a rule (synthetic, gsm8k) when ppo.reward.source is rule",
     ),
@@ -230,7 +234,7 @@ LAWFUL: list[dict[str, Any]] = [
     {"ppo.kl.reward.coef": 0.0, "ppo.kl.reward.controller": "fixed"},
     {"ppo.critic.critic_only_steps": 23, "ppo.total_steps": 24},
     {"ppo.critic.critic_only_steps": 24, "ppo.total_steps": None},
-    {"ppo.reward.source": "rule", "ppo.reward.rule": "gsm8k"},
+    {"ppo.reward.source": "rule", "ppo.reward.rule": "gsm8k", "reward_model.source": "none"},
     {"ppo.reward.source": "function", "ppo.reward.function_path": "m.py", "ppo.reward.function_name": "f"},
     {"hardware.device": "cpu"},
     {**GPU, "hardware.attention": "torch_varlen", "hardware.offload_policy": True, "ppo.lora_rank": 8},
