@@ -37,7 +37,7 @@ chat: setup           ## make chat PROMPT="Describe the river.": ask the trained
 ui: setup             ## the Prefect server with its web page; give its address to PREFECT_API_URL
 	$(PY) -m prefect server start
 params-docs: setup    ## rewrite docs/params.md from the typed models
-	$(PY) -m rlhf_pipeline.params.docs
+	$(PY) -m scripts.params_docs
 bench-data: setup     ## how many rows a second the data stages take
 	$(PY) -m benchmarks.data
 faults: setup         ## kill, damage and starve a real run, and see it recover

@@ -1,4 +1,4 @@
-"""Writes docs/params.md from the typed models: `python -m rlhf_pipeline.params.docs`.
+"""Writes docs/params.md from the typed models: `make params-docs`.
 
 A field's text stands once, under the field; here it only becomes a table. A contract test keeps the
 file in step with the models and the default preset.
@@ -17,8 +17,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from .load import load
-from .root import Params
+from rlhf_pipeline.params import Params, load
 
 TARGET = Path("docs/params.md")
 UNITS = (
