@@ -41,7 +41,7 @@ STAGE_SECTIONS: dict[str, list[str]] = {
     "validate_data": ["data.max_prompt_tokens", "data.max_response_tokens", "validate_data"],
     "sft": [*_TRAINING, "sft"],
     "reward_model": [*_TRAINING, "reward_model"],
-    "ppo": [*_TRAINING, "ppo", "rollback", "guards"],
+    "ppo": [*_TRAINING, "model.source", "model.trust_remote_code", "ppo", "rollback", "guards"],
     "evaluate": [*_TRAINING, "evaluate"],
     "report": ["seed"],
 }
