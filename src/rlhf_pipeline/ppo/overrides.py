@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..params import Params
-from ..params.ppo import PPO
+from ..params.ppo import PPO, Actor, Critic
 
 KL_ESTIMATORS = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
 AGENT_LOOP = "rlhf_single_turn"
@@ -24,6 +24,9 @@ EXTRA_KEYS = frozenset(
         "reward.reward_model.rollout.enable_sleep_mode",
         "actor_rollout_ref.model.override_config.attn_implementation",
         "critic.model.override_config.attn_implementation",
+        "actor_rollout_ref.actor.fsdp_config.mixed_precision",
+        "actor_rollout_ref.ref.fsdp_config.mixed_precision",
+        "critic.fsdp.mixed_precision",
         "ray_kwargs.ray_init.num_gpus",
         "ray_kwargs.ray_init.include_dashboard",
         "ray_kwargs.ray_init.address",
@@ -123,9 +126,30 @@ def _engine(prefix: str, params: Params, device: str) -> dict[str, Any]:
         return {}
     return {
         f"{prefix}.dtype": _dtype(params, device),
+        # The autocast type is this one's; without it verl computes in bfloat16 whatever dtype says.
+        f"{prefix}.mixed_precision": dict.fromkeys(("param_dtype", "reduce_dtype", "buffer_dtype"), "fp32")
+        if _dtype(params, device) == "float32"
+        else None,
         f"{prefix}.offload_policy": params.hardware.offload_policy,
         f"{prefix}.use_torch_compile": device == "cuda",
         f"{prefix}.seed": params.seed,
+        f"{prefix}.ulysses_sequence_parallel_size": params.hardware.ulysses_size,
+    }
+
+
+def _optimiser(prefix: str, params: Params, section: Actor | Critic) -> dict[str, Any]:
+    """Optimiser and gradient keys that actor and critic share; Megatron's differ in two names."""
+    keys: dict[str, Any] = {
+        f"{prefix}.optim.lr": section.lr,
+        f"{prefix}.optim.lr_warmup_steps": section.warmup_steps,
+        f"{prefix}.optim.weight_decay": section.weight_decay,
+        f"{prefix}.optim.clip_grad": section.grad_clip,
+    }
+    if params.hardware.strategy == "megatron":
+        return keys | {f"{prefix}.optim.lr_decay_style": section.schedule}
+    return keys | {
+        f"{prefix}.optim.lr_scheduler_type": section.schedule,
+        f"{prefix}.grad_clip": section.grad_clip,
         f"{prefix}.ulysses_sequence_parallel_size": params.hardware.ulysses_size,
     }
 
@@ -147,21 +171,15 @@ def _actor(params: Params, device: str) -> dict[str, Any]:
         f"{prefix}.entropy_coeff": actor.entropy_coeff,
         # The entropy guard needs the number even when no bonus is paid for it.
         f"{prefix}.calculate_entropy": True,
-        f"{prefix}.grad_clip": actor.grad_clip,
         f"{prefix}.use_kl_loss": ppo.kl.loss.coef > 0,
         f"{prefix}.kl_loss_coef": ppo.kl.loss.coef,
         f"{prefix}.kl_loss_type": KL_ESTIMATORS[ppo.kl.loss.estimator],
-        f"{prefix}.optim.lr": actor.lr,
-        f"{prefix}.optim.lr_warmup_steps": actor.warmup_steps,
-        f"{prefix}.optim.lr_scheduler_type": actor.schedule,
-        f"{prefix}.optim.weight_decay": actor.weight_decay,
-        f"{prefix}.optim.clip_grad": actor.grad_clip,
         f"{prefix}.use_torch_compile": device == "cuda",
-        f"{prefix}.ulysses_sequence_parallel_size": hardware.ulysses_size,
         f"{prefix}.data_loader_seed": params.seed,
         # hf_model makes each saved step an ordinary Hugging Face folder that can be published as it is.
         f"{prefix}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
         f"{prefix}.checkpoint.load_contents": ["model", "optimizer", "extra"],
+        **_optimiser(prefix, params, actor),
         **_engine(f"{prefix}.fsdp_config", params, device),
         **_engine("actor_rollout_ref.ref.fsdp_config", params, device),
         "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": ppo.micro_batch_size_per_gpu,
@@ -231,14 +249,8 @@ def _critic(params: Params, paths: RunPaths, device: str) -> dict[str, Any]:
         "critic.ppo_micro_batch_size_per_gpu": ppo.micro_batch_size_per_gpu,
         "critic.ppo_max_token_len_per_gpu": ppo.dynamic_batch.critic_tokens_per_gpu,
         "critic.cliprange_value": critic.value_clip,
-        "critic.grad_clip": critic.grad_clip,
-        "critic.optim.lr": critic.lr,
-        "critic.optim.lr_warmup_steps": critic.warmup_steps,
-        "critic.optim.lr_scheduler_type": critic.schedule,
-        "critic.optim.weight_decay": critic.weight_decay,
-        "critic.optim.clip_grad": critic.grad_clip,
-        "critic.ulysses_sequence_parallel_size": params.hardware.ulysses_size,
         "critic.data_loader_seed": params.seed,
+        **_optimiser("critic", params, critic),
         **_engine("critic.fsdp", params, device),
     }
 
