@@ -41,6 +41,9 @@ def _check_verl(device: str) -> None:
 
     shims = record.status()
     if not shims:
+        # Raises what verl swallowed, if that is why the plugin is not there.
+        from rlhf_pipeline.backend import verl_plugin  # noqa: F401
+
         raise EnvironmentProblem(
             "verl did not load the plugin rlhf_pipeline; VERL_USE_EXTERNAL_PLUGINS is "
             f"{os.environ.get('VERL_USE_EXTERNAL_PLUGINS', 'not set')!r}, expected 'auto' or 'rlhf_pipeline'"
