@@ -15,6 +15,8 @@ from . import guard_courses as courses
 RUNS = ("qwen2.5-0.5b-prompt1024-resp512", "qwen2.5-0.5b-prompt512-resp256")
 MOST_ALARMS = 0.05
 WITHIN_STEPS = 10
+LEAD_STEPS = 40
+"""Steps watched before a fault: more than window and baseline together."""
 
 needs_published = pytest.mark.skipif(
     not courses.PUBLISHED.is_dir(), reason="the published runs are not on this disk"
@@ -68,11 +70,9 @@ def undetected(guards, course, fault, names):
     """The onsets after which none of `names` fires within 10 steps; prints how long the others took."""
     late, steps_taken = [], []
     for start in onsets(course, fault):
-        watches = watch(guards, fault(course, start), until=start + WITHIN_STEPS)
-        hits = (
-            number for number, seen in enumerate(watches[start:], 1) if names & {a.guard for a in seen.alarms}
-        )
-        first = next(hits, None)
+        watches = watch(guards, fault(course, start)[start - LEAD_STEPS : start + WITHIN_STEPS])
+        fired = [{alarm.guard for alarm in seen.alarms} & names for seen in watches[LEAD_STEPS:]]
+        first = next((number for number, guards_fired in enumerate(fired, 1) if guards_fired), None)
         steps_taken.append(first)
         if first is None:
             late.append(start)

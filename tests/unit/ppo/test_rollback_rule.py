@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from rlhf_pipeline.ppo.rollback_rule import (
     smallest_visible_drop,
 )
 
+PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "data" / "verl-gsm8k-runs"
 RULE = Rollback(
     enabled=True,
     max_drop=0.05,
@@ -155,3 +158,25 @@ def test_the_statement_before_the_run():
     assert "one in 31% of validations" not in preflight_statement(RULE, 128)
     assert "off" in preflight_statement(RULE.model_copy(update={"enabled": False}), 128)
     assert "31% of validations" in preflight_statement(BARE, 128)
+
+
+@pytest.mark.parametrize("name", ["qwen2.5-0.5b-prompt1024-resp512", "qwen2.5-0.5b-prompt512-resp256"])
+def test_published_healthy_runs_are_never_rolled_back(name):
+    """Validation accuracies of two published runs; which of the 1,319 questions were right is drawn."""
+    path = PUBLISHED / f"{name}.csv"
+    if not path.exists():
+        pytest.skip("the published runs are not on this disk")
+    with path.open(encoding="utf-8") as file:
+        rows = [row["val/test_score/openai/gsm8k"] for row in csv.DictReader(file)]
+    accuracies = [float(accuracy) for accuracy in rows if accuracy]
+    difficulty = np.random.default_rng(7).uniform(size=1319)
+    best = None
+    for step, accuracy in enumerate(accuracies):
+        noise = np.random.default_rng(step).normal(0.0, 0.3, size=1319)
+        right = (difficulty + noise).argsort().argsort() < round(accuracy * 1319)
+        new = validation(step, right.astype(float).tolist())
+        assert new.score == pytest.approx(accuracy, abs=1e-3)
+        assert decide(new, best, RULE, 0).action == "continue"
+        if best is None or new.score > best.score:
+            best = new
+    assert len(accuracies) == 43
