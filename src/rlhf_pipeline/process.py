@@ -31,6 +31,8 @@ from .orphans import MARKER, follow_dvc, kill_marked, ledger_file, record, refus
 __all__ = ["Child", "run", "running", "useful_tail"]
 
 GRACE_S = 5.0
+KILLED = "was killed by SIG"
+"""Part of the message of a StageError whose command ended by a signal."""
 _TAIL_LINES = 400
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _CAUSE = re.compile(r"^(\([^)]*\)\s*)?(\[[^\]]*\]:?\s*)?[\w.]*(Error|Exception|Problem|Interrupt)\b.*")
@@ -233,13 +235,10 @@ def _failure_message(name: str, code: int, lines: Sequence[str], log: Path) -> s
     tail = useful_tail(lines)
     if code == USER_ERROR_EXIT_CODE and any(line.startswith("error: ") for line in lines):
         return tail
-    if code > 128:
-        number = code - 128
-        how = f"was killed by {signal.Signals(number).name if number in list(signal.Signals) else number}"
-        if number == signal.SIGKILL:
-            how += " (the kernel does this when memory runs out)"
-    else:
-        how = f"ended with exit code {code}"
+    killed_by = signal.Signals(code - 128).name if code - 128 in list(signal.Signals) else None
+    how = f"{KILLED}{killed_by.removeprefix('SIG')}" if killed_by else f"ended with exit code {code}"
+    if killed_by == "SIGKILL":
+        how += " (the kernel does this when memory runs out)"
     shown = "\n".join(f"  {line}" for line in tail.splitlines())
     return f"{name} {how}; the whole output is in {log}" + (f"\n{shown}" if shown else "")
 

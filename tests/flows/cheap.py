@@ -1,0 +1,86 @@
+"""What the flow tests share besides fixtures: the cheap stage, how to make it misbehave, processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+STAGE = """
+import json, os, subprocess, sys, time
+from pathlib import Path
+from rlhf_pipeline import errors, paths, progress
+from rlhf_pipeline.params import load_stage
+from rlhf_pipeline.params.load import read_yaml
+
+STAGE = {stage!r}
+
+def main():
+    params, digest = load_stage(STAGE)
+    behaviour = Path(os.environ.get("BEHAVE", "behave.json"))
+    todo = json.loads(behaviour.read_text()).get(STAGE, {{}}) if behaviour.exists() else {{}}
+    with progress.StageProgress(STAGE, total_steps=4) as bar:
+        for step in range(1, 5):
+            bar.update(step, reward=step / 4)
+        if "once_killed" in todo and not Path(todo["once_killed"]).exists():
+            Path(todo["once_killed"]).write_text("x")
+            os.kill(os.getpid(), 9)
+        if "lines" in todo:
+            for number in range(todo["lines"]):
+                print("line", number, flush=True)
+        if "daemon_s" in todo:
+            subprocess.Popen(["sleep", str(todo["daemon_s"])], start_new_session=True)
+        if "sleep_s" in todo:
+            bar.note("sleeping")
+            time.sleep(todo["sleep_s"])
+        if "error" in todo:
+            raise errors.DataError(todo["error"])
+        if "crash" in todo:
+            raise RuntimeError(todo["crash"])
+        made = read_yaml(Path("dvc.yaml"))["stages"][STAGE]
+        for out in [*made["outs"], *made.get("metrics", [])]:
+            out = Path(next(iter(out)) if isinstance(out, dict) else out)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            if out.suffix == ".csv":
+                out.write_text("step,reward,loss\\n1,0.25,2\\n2,0.5,1\\n")
+            elif out.suffix == ".json":
+                out.write_text(json.dumps({{"kl_loss_coef": params.ppo.kl.loss.coef, "win_rate": 0.5}}))
+            elif out.suffix:
+                out.write_text(digest)
+            else:
+                out.mkdir()
+                (out / "made.txt").write_text(digest)
+
+sys.exit(errors.main(main))
+"""
+
+
+def environment(folder: Path, home: Path) -> dict[str, str]:
+    return {
+        "RLHF_WORKSPACE": str(folder),
+        "PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder)]),
+        "HOME": str(home),
+        "PREFECT_HOME": str(home / "prefect"),
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+    }
+
+
+def behave(folder: Path, **stages: dict[str, Any]) -> None:
+    """Tell stages what to do besides writing their outputs."""
+    (folder / "behave.json").write_text(json.dumps(stages))
+
+
+def python(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """This Python on a module or script of the workspace, output captured."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        **options,
+    )

@@ -1,0 +1,63 @@
+"""A workspace with the real dvc.yaml, params and package, and stages that take no time.
+
+The stages write the files that dvc.yaml names and nothing more; a `behave.json` in the workspace makes
+one of them fail, sleep or start children. DVC, git, Prefect and the flows are the real ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rlhf_pipeline import orphans
+from rlhf_pipeline.params import STAGE_SECTIONS
+
+from .cheap import STAGE, environment
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A committed git repository; tests work on copies of it."""
+    folder = tmp_path_factory.mktemp("pristine") / "workspace"
+    folder.mkdir()
+    for name in ("params.yaml", "dvc.yaml", ".dvcignore", ".gitignore", "prefect.yaml", "pyproject.toml"):
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, folder / name)
+    (folder / ".dvc").mkdir()
+    for name in ("config", ".gitignore"):
+        shutil.copy(ROOT / ".dvc" / name, folder / ".dvc" / name)
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "prepared", "validated")
+    for name in ("src", "flows", "data", "presets"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    stages = folder / "stages"
+    stages.mkdir()
+    (stages / "__init__.py").touch()
+    for stage in STAGE_SECTIONS:
+        (stages / f"{stage}.py").write_text(STAGE.format(stage=stage))
+    git = ["git", "-C", str(folder), "-c", "user.name=test", "-c", "user.email=test@example.org"]
+    subprocess.run([*git[:3], "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-qm", "start"], check=True)
+    return folder
+
+
+@pytest.fixture
+def workspace(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the repository; the current directory, without a git identity and with its own home."""
+    folder = tmp_path / "workspace"
+    shutil.copytree(pristine, folder)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(folder)
+    for name, value in environment(folder, home).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    yield folder
+    for file in (folder / ".rlhf/processes").glob("*.json"):
+        orphans.kill_marked(file.stem)
