@@ -92,7 +92,9 @@ install_lock() {
   local first=(--no-deps --require-hashes -r requirements/bootstrap.lock)
   if [ "${INSTALLER:-}" = pip ] || ! uv_install uv -q "${first[@]}" 2>/dev/null; then pip_install "${first[@]}"; fi
   say "installing $lock (half a minute with uv, two minutes with pip, plus the download of 3 GB)"
-  install_packages --no-deps --require-hashes -r "$lock"
+  local quiet=-q
+  [ -t 2 ] && quiet=
+  install_packages $quiet --no-deps --require-hashes -r "$lock"
 }
 
 [ -f "$lock" ] || fail "there is no $lock; the environments are cpu and gpu"
