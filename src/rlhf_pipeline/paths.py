@@ -33,6 +33,7 @@ RELEASE_JSON = Path("reports/release.json")
 LOGS = Path("logs")
 SCRATCH = Path(".scratch")
 RELEASES = Path(".rlhf/releases")
+PROMOTED = Path("models/promoted")
 PROCESSES = Path(".rlhf/processes")
 TRACKING = Path("logs/tracking")
 

@@ -1,33 +1,24 @@
 """The ledger's page: which steps exist, their scores and states, and which is best.
 
-One JSON file with its own checksum, replaced atomically and kept twice, so that a flipped bit is
-noticed and survived. Plain values and pure queries only; files and folders are ledger.py's job.
+Plain values and pure queries only; how the page is kept is record_file.py's job, files and folders are
+ledger.py's.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from ..errors import CheckpointError
-from ..publish import write_text
+from .record_file import Record, VersionedRecord, read_record, write_record
 
 FORMAT_VERSION = 1
 LEDGER = "ledger.json"
-BACKUP = "ledger.backup.json"
 
 State = Literal["committed", "rolled_back", "pruned", "damaged"]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class Entry(_Frozen):
+class Entry(Record):
     """One committed step. After a rollback the same step can be committed again, under more rollbacks."""
 
     step: int
@@ -47,7 +38,7 @@ class Entry(_Frozen):
     """Why the state changed, for people."""
 
 
-class Rolled(_Frozen):
+class Rolled(Record):
     """One rollback that was carried out."""
 
     from_step: int
@@ -55,10 +46,9 @@ class Rolled(_Frozen):
     reason: str
 
 
-class Book(_Frozen):
+class Book(VersionedRecord):
     """Everything the ledger knows about a run."""
 
-    format_version: int
     params_digest: str
     world_size: int
     step_name: str
@@ -140,60 +130,14 @@ def check_same_run(folder: Path, book: Book, params_digest: str, world_size: int
 
 
 def write_book(folder: Path, book: Book) -> None:
-    """Replace the ledger atomically; the first replacement is the moment a change counts."""
-    body = book.model_dump_json(indent=1)
-    text = json.dumps({"sha256": _checksum(body), "body": body}) + "\n"
-    write_text(folder / LEDGER, text)
-    write_text(folder / BACKUP, text)
+    """Replace the ledger of a run folder."""
+    write_record(folder / LEDGER, book)
 
 
 def read_book(folder: Path) -> tuple[Book | None, str | None]:
-    """The ledger of a folder (None where no run has begun), and a warning when only its copy could be read.
+    """The ledger of a run folder (None before a run), and a warning when only its copy was readable.
 
     Raises:
         CheckpointError: the ledger exists and neither copy can be trusted, or its format is unknown.
     """
-    problems = []
-    for name in (LEDGER, BACKUP):
-        path = folder / name
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            problems.append(f"{name} is missing")
-            continue
-        except UnicodeDecodeError:
-            problems.append(f"{name} is not text")
-            continue
-        try:
-            book = _parse(path, text)
-        except ValueError as error:
-            problems.append(f"{name} is damaged ({error})")
-            continue
-        return book, (f"{folder}: {'; '.join(problems)}; continued from {name}" if problems else None)
-    if not (folder / LEDGER).exists() and not (folder / BACKUP).exists():
-        return None, None
-    raise CheckpointError(
-        f"{folder}: {' and '.join(problems)}; restore one of them,"
-        " or delete the folder to train from the start"
-    )
-
-
-def _parse(path: Path, text: str) -> Book:
-    envelope = json.loads(text)
-    body = envelope.get("body") if isinstance(envelope, dict) else None
-    if not isinstance(body, str) or _checksum(body) != envelope.get("sha256"):
-        raise ValueError("its checksum does not match")
-    found = json.loads(body).get("format_version")
-    if found != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path} has format {found}, this version reads {FORMAT_VERSION}; use the version that wrote it,"
-            " or delete the folder to train from the start"
-        )
-    try:
-        return Book.model_validate_json(body)
-    except ValidationError as error:
-        raise ValueError(f"{error.error_count()} fields are not as expected") from None
-
-
-def _checksum(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()
+    return read_record(folder / LEDGER, Book, FORMAT_VERSION, "or delete the folder to train from the start")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_pipeline.checkpoints.book import BACKUP, LEDGER
+from rlhf_pipeline.checkpoints.book import LEDGER
 from rlhf_pipeline.checkpoints.ledger import Ledger
 from rlhf_pipeline.checkpoints.run_folder import TRL_STEPS
 from rlhf_pipeline.checkpoints.view import LedgerView
@@ -211,7 +211,7 @@ def test_one_damaged_copy_of_the_ledger_is_survived_two_are_refused(run, reopen,
         assert "ledger.json is damaged (its checksum does not match)" in restored.ignored[0]
         assert ledger.best().score == 0.5
     (run / LEDGER).write_text(text[:-40])
-    (run / BACKUP).unlink()
+    (run / "ledger.backup.json").unlink()
     with pytest.raises(CheckpointError, match=r"ledger.json is damaged.*ledger.backup.json is missing"):
         reopen()
 
