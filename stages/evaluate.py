@@ -50,7 +50,7 @@ def stage() -> int:
         publish.write_text(out / "samples.jsonl", lines)
         publish.write_json(out / "reward_model.json", found.details)
     publish.write_json(paths.metrics("evaluate"), {**found.metrics, "wall_s": _seconds_since_start()})
-    print(verdict(found.metrics).sentence)
+    print(*verdict(found.metrics)[1:3])
     return 0
 
 
@@ -65,7 +65,7 @@ def compare(policy: Path, against: Path, out: Path | None) -> int:
     if out is not None:
         publish.write_json(out, found.metrics)
     print(comparison_table({"against": against.name, "policy": policy.name}, found.metrics))
-    print(verdict(found.metrics, str(against)).sentence)
+    print(*verdict(found.metrics, str(against))[1:3])
     return 0
 
 

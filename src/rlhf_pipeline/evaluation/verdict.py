@@ -14,10 +14,11 @@ JUDGE_NAMES = {"gold": "the gold rule", "judge": "the held-out judge", "reward":
 
 
 class Verdict(NamedTuple):
-    """The answer, its sentence, and what to keep in mind."""
+    """The answer, its sentence, the numbers behind it, and what to keep in mind."""
 
     direction: Direction
     sentence: str
+    numbers: str
     caveats: list[str]
 
 
@@ -33,11 +34,12 @@ def verdict(metrics: Mapping[str, Any], against: str = "SFT") -> Verdict:
     said = {
         "better": f"The policy is better than {against}",
         "worse": f"The policy is worse than {against}",
-        "undecided": f"No clear difference from {against}",
+        "undecided": f"No clear difference between the policy and {against}",
     }[direction]
     wins = f"wins {metrics['win_rate']:.0%} of {metrics['n_prompts']} unseen prompts"
-    sentence = f"{said} by {JUDGE_NAMES[judge]}: {gain:+.3f} [{low:+.3f}, {high:+.3f}], {wins}."
-    return Verdict(direction, sentence, list(_caveats(metrics, judge, direction)))
+    sentence = f"{said}: it {wins} by {JUDGE_NAMES[judge]}."
+    numbers = f"Mean {judge} {gain:+.3f} (95% {low:+.3f} to {high:+.3f})."
+    return Verdict(direction, sentence, numbers, _caveats(metrics, judge, direction))
 
 
 def _caveats(metrics: Mapping[str, Any], judge: str, direction: Direction) -> list[str]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ SIZES = {
 }
 
 
-def save_tiny(folder: Path, seed: int, tokenizer, reward: bool = False) -> Path:
+def save_tiny(folder: Path, seed: int, tokenizer: Any, reward: bool = False) -> Path:
     """A Qwen2 of random weights with its tokenizer; `reward` gives it a one-output head."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2ForSequenceClassification
@@ -31,7 +32,7 @@ def save_tiny(folder: Path, seed: int, tokenizer, reward: bool = False) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
+def tiny(tmp_path_factory: Any) -> Any:
     """Folders `sft`, `policy` and `reward_model`, and the tokenizer they share."""
     from rlhf_pipeline.models.tokenizer import make_tokenizer
 
@@ -46,7 +47,7 @@ def tiny(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory):
+def data(tmp_path_factory: Any) -> Any:
     """The three tables of a small synthetic task, as validate_data would leave them."""
     from rlhf_pipeline.data.prepare import prepare
     from rlhf_pipeline.params import load
@@ -59,7 +60,7 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def params():
+def params() -> Any:
     """The default experiment, cut down to a few prompts and resamples."""
     from rlhf_pipeline.params import load
 

@@ -1,5 +1,7 @@
 """Seeded sampling: the right distribution, independence from the batch, stops, and the cache."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ SAMPLING = Sampling("torch", 10, 1.0, "cpu", "float32", 1, 0.5)
 REQUESTS = [Request([5 + index, 20, 21][: 1 + index % 3], seed_of(7, str(index), 0)) for index in range(6)]
 
 
-def test_inverse_cdf_draws_each_token_as_often_as_its_probability():
+def test_inverse_cdf_draws_each_token_as_often_as_its_probability() -> None:
     uniforms = torch.from_numpy(np.random.default_rng(0).random((20000, 1)))
     logits = torch.log(torch.tensor([0.5, 0.0, 0.3, 0.2])).expand(20000, 4)
     picked = InverseCdfSampling(uniforms, 1.0)(torch.zeros(20000, 1), logits).argmax(-1)
@@ -20,7 +22,7 @@ def test_inverse_cdf_draws_each_token_as_often_as_its_probability():
     torch.testing.assert_close(share, torch.tensor([0.5, 0.0, 0.3, 0.2]), atol=0.012, rtol=0)
 
 
-def test_temperature_sharpens():
+def test_temperature_sharpens() -> None:
     uniforms = torch.full((1, 1), 0.7, dtype=torch.float64)
     logits = torch.log(torch.tensor([[0.6, 0.4]]))
     # At temperature 1 the draw 0.7 is above 0.6; at 0.5 the first token's share is 0.36 / 0.52 = 0.692;
@@ -32,13 +34,13 @@ def test_temperature_sharpens():
     ]
 
 
-def test_the_largest_and_smallest_uniform_stay_inside_the_vocabulary():
+def test_the_largest_and_smallest_uniform_stay_inside_the_vocabulary() -> None:
     uniforms = torch.tensor([[0.0], [1 - 2**-53]], dtype=torch.float64)
     picked = InverseCdfSampling(uniforms, 1.0)(torch.zeros(2, 1), torch.zeros(2, 5)).argmax(-1)
     assert picked.tolist() == [0, 4]
 
 
-def test_same_seeds_same_responses_whatever_the_batch(tiny):
+def test_same_seeds_same_responses_whatever_the_batch(tiny: Any) -> None:
     together = generate(tiny.policy, REQUESTS, SAMPLING)
     assert together == generate(tiny.policy, REQUESTS, SAMPLING)
     alone = [generate(tiny.policy, [request], SAMPLING)[0] for request in REQUESTS]
@@ -46,12 +48,12 @@ def test_same_seeds_same_responses_whatever_the_batch(tiny):
     assert len({tuple(row.token_ids) for row in together}) > 1
 
 
-def test_other_seeds_other_responses(tiny):
+def test_other_seeds_other_responses(tiny: Any) -> None:
     others = [Request(request.prompt_ids, request.seed + 1) for request in REQUESTS]
     assert generate(tiny.policy, REQUESTS, SAMPLING) != generate(tiny.policy, others, SAMPLING)
 
 
-def test_greedy_is_the_argmax_of_each_step(tiny):
+def test_greedy_is_the_argmax_of_each_step(tiny: Any) -> None:
     from transformers import AutoModelForCausalLM
 
     found = generate(tiny.policy, REQUESTS[:1], SAMPLING._replace(temperature=0.0))[0].token_ids
@@ -62,14 +64,16 @@ def test_greedy_is_the_argmax_of_each_step(tiny):
         ids.append(token)
 
 
-def test_a_response_ends_with_its_first_stop(tiny):
+def test_a_response_ends_with_its_first_stop(tiny: Any) -> None:
     stop = tiny.tokenizer.eos_token_id
     ids = tiny.tokenizer("Thank you", add_special_tokens=False)["input_ids"]
     assert cut([*ids, stop, 9, 9], [stop], tiny.tokenizer) == Response([*ids, stop], "Thank you", True)
     assert cut(ids, [stop], tiny.tokenizer) == Response(ids, "Thank you", False)
 
 
-def test_the_second_call_reads_the_cache_and_a_changed_model_does_not(tiny, tmp_path, monkeypatch):
+def test_the_second_call_reads_the_cache_and_a_changed_model_does_not(
+    tiny: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
     import shutil
 
     monkeypatch.setattr(cache, "CACHE", tmp_path / "cache")
@@ -83,7 +87,7 @@ def test_the_second_call_reads_the_cache_and_a_changed_model_does_not(tiny, tmp_
     assert len(list((tmp_path / "cache").glob("*.parquet"))) == 2
 
 
-def test_a_model_card_does_not_change_a_models_digest(tiny, tmp_path):
+def test_a_model_card_does_not_change_a_models_digest(tiny: Any, tmp_path: Any) -> None:
     import shutil
 
     folder = shutil.copytree(tiny.policy, tmp_path / "policy")
@@ -92,6 +96,6 @@ def test_a_model_card_does_not_change_a_models_digest(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("other", [(8, "a", 0), (7, "b", 0), (7, "a", 1)])
-def test_seeds_differ_by_run_prompt_and_sample(other):
+def test_seeds_differ_by_run_prompt_and_sample(other: Any) -> None:
     assert 0 <= seed_of(7, "a", 0) < 2**63
     assert seed_of(7, "a", 0) != seed_of(*other)

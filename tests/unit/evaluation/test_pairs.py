@@ -1,5 +1,7 @@
 """Reward-model figures from margins whose answers are known."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,11 +15,11 @@ from rlhf_pipeline.evaluation.pairs import (
 )
 
 
-def test_a_tie_counts_half():
+def test_a_tie_counts_half() -> None:
     assert correct(np.array([0.1, 0.0, -2.0])).tolist() == [1.0, 0.5, 0.0]
 
 
-def test_accuracy_by_label():
+def test_accuracy_by_label() -> None:
     found = accuracy_by(["a", "b", "a"], np.array([1.0, 1.0, -1.0]))
     assert found == {"a": {"accuracy": 0.5, "pairs": 2}, "b": {"accuracy": 1.0, "pairs": 1}}
 
@@ -33,11 +35,11 @@ def test_accuracy_by_label():
         (0, 0, "about equal"),
     ],
 )
-def test_length_gaps(chosen, rejected, label):
+def test_length_gaps(chosen: Any, rejected: Any, label: Any) -> None:
     assert length_gap_label(chosen, rejected) == label
 
 
-def test_a_model_as_often_right_as_it_says_is_calibrated():
+def test_a_model_as_often_right_as_it_says_is_calibrated() -> None:
     sure = np.log(0.8 / 0.2)
     found = calibration(np.array([sure] * 80 + [-sure] * 20))
     assert found["error"] == pytest.approx(0.0, abs=1e-9)
@@ -46,17 +48,17 @@ def test_a_model_as_often_right_as_it_says_is_calibrated():
     assert found["log_loss"] == pytest.approx(-0.8 * np.log(0.8) - 0.2 * np.log(0.2))
 
 
-def test_a_boastful_model_is_not():
+def test_a_boastful_model_is_not() -> None:
     assert calibration(np.array([9.0, -9.0] * 50))["error"] == pytest.approx(0.5, abs=0.001)
 
 
-def test_histogram_counts_every_margin():
+def test_histogram_counts_every_margin() -> None:
     found = histogram(np.array([-1.0, 0.5, 2.0]))
     assert sum(found["counts"]) == 3
     assert len(found["edges"]) == len(found["counts"]) + 1
 
 
-def test_report_has_the_plain_names_and_the_length_baseline():
+def test_report_has_the_plain_names_and_the_length_baseline() -> None:
     pairs = [{"prompt_id": str(index), "source": "s"} for index in range(4)]
     metrics, details = pair_report(
         pairs, np.array([1.0, 1.0, 1.0, -1.0]), [(9, 3)] * 3 + [(3, 9)], 100, seed=1

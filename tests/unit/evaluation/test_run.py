@@ -1,5 +1,7 @@
 """A whole small evaluation with real models: the promised names, equal numbers twice, no gain over itself."""
 
+from typing import Any
+
 import pytest
 
 from rlhf_pipeline.errors import DataError
@@ -9,16 +11,16 @@ from rlhf_pipeline.evaluation.verdict import verdict
 
 
 @pytest.fixture
-def run(tiny, data, params, tmp_path, monkeypatch):
+def run(tiny: Any, data: Any, params: Any, tmp_path: Any, monkeypatch: Any) -> Any:
     monkeypatch.setattr(cache, "CACHE", tmp_path / "cache")
 
-    def evaluated(policy=tiny.policy, settings=params, **options):
+    def evaluated(policy: Any = tiny.policy, settings: Any = params, **options: Any) -> Any:
         return evaluate(settings, policy, tiny.sft, reward_model=tiny.reward_model, data=data, **options)
 
     return evaluated
 
 
-def test_promised_names_are_there(run):
+def test_promised_names_are_there(run: Any) -> None:
     found = run()
     for name in ("gold_sft", "gold_policy", "reward_sft", "reward_policy", "win_rate", "pair_accuracy"):
         value, low, high = (found.metrics[f"{name}{end}"] for end in ("", "_ci_low", "_ci_high"))
@@ -33,21 +35,21 @@ def test_promised_names_are_there(run):
     assert found.details["by_source"]["synthetic"]["pairs"] == found.metrics["n_pairs"]
 
 
-def test_two_runs_give_the_same_numbers(run, tmp_path):
+def test_two_runs_give_the_same_numbers(run: Any, tmp_path: Any) -> None:
     first = run()
     for cached in (tmp_path / "cache").iterdir():
         cached.unlink()
     assert run() == first
 
 
-def test_a_policy_has_no_gain_over_itself(run, tiny):
+def test_a_policy_has_no_gain_over_itself(run: Any, tiny: Any) -> None:
     metrics = run(policy=tiny.sft).metrics
     assert metrics["win_rate"] == metrics["win_rate_ci_low"] == 0.5
     assert metrics["reward_gain"] == metrics["kl_per_token"] == 0.0
     assert verdict(metrics).direction == "undecided"
 
 
-def test_several_samples_and_a_second_judge(run, tiny, params):
+def test_several_samples_and_a_second_judge(run: Any, tiny: Any, params: Any) -> None:
     from rlhf_pipeline.params import parse
 
     more = {
@@ -63,6 +65,6 @@ def test_several_samples_and_a_second_judge(run, tiny, params):
     assert {"pass_at_2_policy", "best_of_n_gold_policy", "win_rate_by_judge"} <= set(found.metrics)
 
 
-def test_a_missing_reward_model_is_named(run, tiny, data, params, tmp_path):
+def test_a_missing_reward_model_is_named(run: Any, tiny: Any, data: Any, params: Any, tmp_path: Any) -> None:
     with pytest.raises(DataError, match="nowhere"):
         evaluate(params, tiny.policy, tiny.sft, reward_model=tmp_path / "nowhere", data=data)

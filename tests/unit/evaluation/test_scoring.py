@@ -1,5 +1,7 @@
 """Scores and log-probabilities of padded batches against one row at a time through the plain model."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ CPU, F32 = torch.device("cpu"), torch.float32
 ROWS = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16, 17, 18]]
 
 
-def test_batch_scores_equal_single_ones_even_when_padding_is_a_real_token(tiny):
+def test_batch_scores_equal_single_ones_even_when_padding_is_a_real_token(tiny: Any) -> None:
     model = load_reward_model(tiny.reward_model, CPU, F32)
     alone = [sequence_scores(model, [row], 0)[0] for row in ROWS]
     np.testing.assert_allclose(sequence_scores(model, ROWS, 0), alone, atol=1e-5)
@@ -22,14 +24,14 @@ def test_batch_scores_equal_single_ones_even_when_padding_is_a_real_token(tiny):
     np.testing.assert_allclose(sequence_scores(model, ROWS, ROWS[1][-1]), alone, atol=1e-5)
 
 
-def test_score_is_what_transformers_says_of_an_unpadded_row(tiny):
+def test_score_is_what_transformers_says_of_an_unpadded_row(tiny: Any) -> None:
     model = load_reward_model(tiny.reward_model, CPU, F32)
     expected = model(input_ids=torch.tensor([ROWS[0]])).logits[0, 0].item()
     assert sequence_scores(model, [ROWS[0]], 0)[0] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_token_logprobs_equal_one_row_at_a_time(tiny, temperature):
+def test_token_logprobs_equal_one_row_at_a_time(tiny: Any, temperature: Any) -> None:
     policy, ref = load_policy(tiny.policy, CPU, F32), load_policy(tiny.sft, CPU, F32)
     prompts, responses = [[5, 6, 7], [8]], [[9, 10], [11, 12, 13, 14]]
     found = token_logprobs(policy, ref, prompts, responses, 0, temperature)
@@ -41,7 +43,7 @@ def test_token_logprobs_equal_one_row_at_a_time(tiny, temperature):
             np.testing.assert_allclose(values[row], expected, atol=1e-4)
 
 
-def test_exact_kl_is_never_negative_and_zero_against_itself(tiny):
+def test_exact_kl_is_never_negative_and_zero_against_itself(tiny: Any) -> None:
     policy, ref = load_policy(tiny.policy, CPU, F32), load_policy(tiny.sft, CPU, F32)
     differs = token_logprobs(policy, ref, [[5, 6]], [[7, 8, 9]], 0, 1.0)
     assert (differs.exact_kl[0] > 0).all()
@@ -49,17 +51,17 @@ def test_exact_kl_is_never_negative_and_zero_against_itself(tiny):
     np.testing.assert_allclose(same.exact_kl[0], 0, atol=1e-6)
 
 
-def test_a_policy_is_refused_as_reward_model(tiny):
+def test_a_policy_is_refused_as_reward_model(tiny: Any) -> None:
     with pytest.raises(DataError, match="reward model"):
         load_reward_model(tiny.sft, CPU, F32)
 
 
-def test_a_folder_without_model_is_named(tmp_path):
+def test_a_folder_without_model_is_named(tmp_path: Any) -> None:
     with pytest.raises(DataError, match=str(tmp_path)):
         load_policy(tmp_path, CPU, F32)
 
 
-def test_judge_reads_sampled_tokens_or_renders_them_again(tiny):
+def test_judge_reads_sampled_tokens_or_renders_them_again(tiny: Any) -> None:
     judge, tokenizer = Judge(tiny.reward_model, CPU, F32), load_tokenizer(tiny.policy)
     row = {"prompt": [{"role": "user", "content": "Hello"}]}
     ids = tokenizer("Good day.", add_special_tokens=False)["input_ids"]
@@ -72,12 +74,12 @@ def test_judge_reads_sampled_tokens_or_renders_them_again(tiny):
     assert cut[0] != pytest.approx(direct[0], abs=1e-6)
 
 
-def test_batches_hold_every_row_once_longest_first():
+def test_batches_hold_every_row_once_longest_first() -> None:
     found = list(batches([3, 9, 9, 1], rows=3))
     assert found == [[1, 2, 0], [3]]
 
 
-def test_pad_left_and_right():
+def test_pad_left_and_right() -> None:
     ids, mask = pad([[1, 2], [3]], 7, CPU, left=True)
     assert ids.tolist() == [[1, 2], [7, 3]]
     assert mask.tolist() == [[1, 1], [0, 1]]
