@@ -14,12 +14,15 @@ from rlhf_pipeline.params.load import load_stage
 
 def main() -> int:
     params, digest = load_stage("validate_data")
-    verdict = validate(params.validate_data, paths.PREPARED, {"stage": "validate_data", "params": digest})
-    for line in verdict.warnings:
-        print(f"warning: {line}")
+    facts = {"stage": "validate_data", "params": digest}
+    verdict = validate(params, paths.PREPARED, paths.BASE_MODEL, facts)
+    for warning in verdict.warnings:
+        print(f"warning: {warning}")
+    for what, rows_per_s in verdict.speeds.items():
+        print(f"{what}: {rows_per_s:,.0f} rows/s")
     taken = sum(verdict.quarantined.values())
     aside = f", {taken:,} rows quarantined in {paths.DATA_REPORT}/quarantine" if taken else ""
-    print(f"data: {verdict.checks} expectations evaluated, {len(verdict.warnings)} warnings{aside}")
+    print(f"data: {verdict.expectations} expectations evaluated, {len(verdict.warnings)} warnings{aside}")
     print(f"Data Docs: {paths.DATA_REPORT}/docs/index.html")
     return 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from .. import paths, records
 from ..errors import DataError
@@ -21,6 +22,8 @@ from .source import RowItems, SetAside, SourceCounts, read_source
 from .tables import TableWriters
 
 SET_ASIDE = "set_aside.parquet"
+BENCHMARKS = "benchmarks.parquet"
+BENCHMARK_SCHEMA = pa.schema([("benchmark", pa.string()), ("text", pa.string())])
 SET_ASIDE_SCHEMA = pa.schema(
     [
         (field.name, pa.int64() if field.name == "row" else pa.string())
@@ -48,9 +51,9 @@ def prepare(data: Data, seed: int, raw: Path, out: Path) -> dict[str, Any]:
             set_aside += [dataclasses.asdict(one) for one in counts.set_aside]
         if not any(writers.rows().values()):
             raise DataError("data.sources: no source gave a single row")
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.Table.from_pylist(set_aside, SET_ASIDE_SCHEMA), out / SET_ASIDE)
+    benchmarks = pa.Table.from_pylist(list(_benchmarks(data, raw)), BENCHMARK_SCHEMA)
+    pq.write_table(benchmarks, out / BENCHMARKS)
     return facts
 
 
@@ -72,6 +75,20 @@ def _synthetic(data: Data, seed: int, counts: SourceCounts) -> Iterator[RowItems
     for one in made["prompts"]:
         yield RowItems([Prompt(one["prompt"], one["ground_truth"], "rule", one["ability"])], 1)
     counts.rows = sum(len(rows) for rows in made.values())
+
+
+def _benchmarks(data: Data, raw: Path) -> Iterator[dict[str, str]]:
+    """The prompts of the files in data.benchmarks, each once."""
+    for path in data.benchmarks:
+        source = Source(kind="auto", path=path, name=path, weight=1.0, limit=None, mapping=None, options=None)
+        for row in read_source(source, raw, SourceCounts()):
+            texts = {_asked(item) for item in row.items}
+            yield from ({"benchmark": path, "text": text} for text in sorted(texts) if text.strip())
+
+
+def _asked(item: Item) -> str:
+    prompt = item.messages[:-1] if isinstance(item, Demonstration) else item.prompt
+    return "\n".join(message["content"] for message in prompt)
 
 
 def _facts(counts: SourceCounts, before: dict[str, int], after: dict[str, int]) -> dict[str, Any]:

@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import paths, publish
 from ..errors import DataError
-from ..params.training import ValidateData
+from ..params.root import Params
+from .chat import ChatTokenizer
+
+if TYPE_CHECKING:
+    from .gate.run import Finding, Outcome
 
 MEMORY_GIB = 1.0
 DOCS = "docs"
@@ -24,58 +29,71 @@ QUARANTINE = "quarantine"
 class Verdict:
     """What the gate decided."""
 
-    checks: int
+    expectations: int
     warnings: list[str]
     quarantined: dict[str, int]
+    speeds: dict[str, float]
 
 
-def validate(section: ValidateData, prepared: Path, facts: Mapping[str, Any]) -> Verdict:
+def validate(params: Params, prepared: Path, model: Path, facts: Mapping[str, Any]) -> Verdict:
     """Run the gate and publish reports/data, reports/metrics/data.json and, if it holds, data/validated.
 
     Raises:
         DataError: when an expectation of severity error fails and quarantine cannot help.
     """
-    _check_layout(prepared)
+    chat = ChatTokenizer(model)
     # Great Expectations takes seconds to import, so nothing is imported before the inputs are there.
-    from .gate import docs, quarantine, relations, report, run, suites
+    from .gate import docs, quarantine, report
 
+    section = params.validate_data
     quarantined = dict.fromkeys(paths.TABLES, 0)
     with (
-        tempfile.TemporaryDirectory(prefix="rlhf-gate-") as scratch,
+        tempfile.TemporaryDirectory(prefix="rlhf-gate-") as scratch_name,
         publish.publishing(paths.DATA_REPORT, facts) as folder,
     ):
-        gate = run.Gate(relations.relations(prepared), Path(scratch), MEMORY_GIB)
-        docs.add_site(gate.context, folder / DOCS)
-        outcome = gate.run(suites.suites(section))
-        docs.build(gate.context)
+        scratch = Path(scratch_name)
+        gate, outcome, speeds = _judged(params, prepared, chat, scratch)
+        docs.write(outcome, folder / DOCS)
         report.write(outcome, folder)
         remaining = outcome.failed
         if outcome.failed and section.on_error == "quarantine" and quarantine.quarantinable(outcome.failed):
-            good = Path(scratch) / "good"
+            good = scratch / "good"
             quarantine.mark(gate.engine, outcome.failed)
             quarantined = quarantine.part(gate.engine, prepared, good, folder / QUARANTINE)
-            again = run.Gate(relations.relations(good), Path(scratch), MEMORY_GIB)
-            remaining = again.run(suites.suites(section)).failed
+            remaining = _judged(params, good, chat, scratch)[1].failed
             prepared = good
         publish.write_json(paths.metrics("data"), report.metrics(outcome, quarantined))
         if not remaining:
             _publish_tables(prepared, facts)
     if remaining:
-        raise DataError(_refusal(report.lines(remaining), section))
-    return Verdict(len(outcome.findings), report.lines(outcome.warned), quarantined)
+        raise DataError(_refusal(remaining, section.on_error))
+    return Verdict(len(outcome.findings), _said(outcome.warned, rows_shown=1), quarantined, speeds)
 
 
-def _check_layout(prepared: Path) -> None:
-    for table in paths.TABLES:
-        for split in paths.SPLITS:
-            path = paths.table(prepared, table, split)
-            if not path.is_file():
-                raise DataError(f"{path} is missing; run prepare_data (dvc repro prepare_data)")
+def _judged(
+    params: Params, prepared: Path, chat: ChatTokenizer, scratch: Path
+) -> tuple[Any, Outcome, dict[str, float]]:
+    """The gate over the prepared tables, what it found, and the rows per second of its slower parts."""
+    from .gate import facts, files, relations, run, suites
+
+    section = params.validate_data
+    budgets = suites.Budgets(params.data.max_prompt_tokens, params.data.max_response_tokens)
+    gate = run.Gate({files.NAME: files.relation(prepared)}, scratch, MEMORY_GIB)
+    outcome = gate.run(suites.schema_suite(section))
+    if outcome.failed:
+        return gate, outcome, {}
+    for name, select in relations.relations(prepared).items():
+        gate.engine.add(name, select)
+    wanted = suites.suites(section, budgets, chat, facts.has_benchmarks(prepared))
+    names = {one.table for expectations in wanted.values() for one in expectations}
+    speeds = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
+    outcome.extend(gate.run(wanted))
+    if any(one.exception for one in outcome.findings) and (place := files.invalid_text(prepared)):
+        raise DataError(place)
+    return gate, outcome, speeds
 
 
 def _publish_tables(source: Path, facts: Mapping[str, Any]) -> None:
-    import shutil
-
     with publish.publishing(paths.VALIDATED, facts) as target:
         for table in paths.TABLES:
             (target / table).mkdir()
@@ -83,16 +101,21 @@ def _publish_tables(source: Path, facts: Mapping[str, Any]) -> None:
                 shutil.copyfile(paths.table(source, table, split), paths.table(target, table, split))
 
 
-def _refusal(failed: list[str], section: ValidateData) -> str:
-    count = sum(not line.startswith(" ") for line in failed)
+def _said(findings: list[Finding], rows_shown: int) -> list[str]:
+    from .gate.report import lines
+
+    return ["\n".join(lines(one, rows_shown)) for one in findings]
+
+
+def _refusal(failed: list[Finding], on_error: str) -> str:
     way_out = (
         "validate_data.on_error: quarantine takes such rows out"
-        if section.on_error == "stop"
-        else "taking the rows out was not enough"
+        if on_error == "stop"
+        else "taking the offending rows out does not mend this"
     )
     return (
-        f"the data does not pass: {count} expectation{'s' if count > 1 else ''} failed\n"
-        + "\n".join(f"  {line}" for line in failed)
+        f"the data does not pass: {len(failed)} expectation{'s' if len(failed) > 1 else ''} failed\n"
+        + "\n".join(_said(failed, rows_shown=2))
         + f"\n  offending rows: {paths.DATA_REPORT}/offending_rows.csv"
         + f"\n  Data Docs: {paths.DATA_REPORT}/{DOCS}/index.html"
         + f"\n  {way_out}; validate_data.checks sets an expectation to warn or off"

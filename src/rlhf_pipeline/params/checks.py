@@ -7,9 +7,14 @@ disk) are the preflight's job, not this file's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import PurePosixPath
 
+from ..data.expectation_names import DEFAULT_SEVERITY
+from ..data.shapes import SHAPES
 from .root import Params
+
+KINDS = ("synthetic", "auto", "mapping", *(shape.name for shape in SHAPES))
 
 # What vLLM 0.24 takes on CPU and on GPUs alike (vllm/v1/attention/backends/cpu_attn.py).
 HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256)
@@ -165,12 +170,23 @@ def _data(params: Params) -> Iterator[str]:
         key = f"data.sources.{number}"
         if source.kind != "synthetic" and source.path is None:
             yield f"{key}.path: a file inside data.raw ({data.raw}) is needed for kind {source.kind}"
-        if source.path is not None and (
-            PurePosixPath(source.path).is_absolute() or ".." in PurePosixPath(source.path).parts
-        ):
-            yield (
-                f"{key}.path: {source.path} must be relative to data.raw ({data.raw}) and stay inside it;"
-                " set data.raw to the folder that holds the file"
-            )
+        if source.path is not None:
+            yield from _inside_raw(f"{key}.path", source.path, data.raw)
         if source.kind == "mapping" and not source.mapping:
             yield f"{key}.mapping: needed for kind mapping"
+        if source.kind not in KINDS:
+            yield f"{key}.kind: {source.kind!r} is unknown; known: {', '.join(KINDS)}"
+    for number, path in enumerate(data.benchmarks):
+        yield from _inside_raw(f"data.benchmarks.{number}", path, data.raw)
+    for name in params.validate_data.checks:
+        if name not in DEFAULT_SEVERITY:
+            close = get_close_matches(name, DEFAULT_SEVERITY, n=1)
+            yield f"validate_data.checks.{name}: no such expectation" + (f"; {close[0]}?" if close else "")
+
+
+def _inside_raw(key: str, path: str, raw: str) -> Iterator[str]:
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        yield (
+            f"{key}: {path} must be relative to data.raw ({raw}) and stay inside it;"
+            " set data.raw to the folder that holds the file"
+        )

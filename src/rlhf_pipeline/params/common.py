@@ -104,6 +104,8 @@ class Data(Section):
     """File or folder that holds every source's files (a DVC dependency)."""
     sources: list[Source]
     """One entry per source; their rows are put together."""
+    benchmarks: list[str]
+    """Files inside data.raw whose prompts must not be trained on (evaluation sets)."""
     synthetic: Synthetic
     validation_fraction: Fraction
     """Share of the prompts kept for validation during training, chosen by hash."""

@@ -11,6 +11,12 @@ from .base import Count, CountOrZero, Fraction, LearningRate, NonNegative, Posit
 Severity = Literal["error", "warn", "off"]
 
 
+class CheckParams(Section):
+    severity: Severity
+    max_fraction: Fraction
+    """Share of the rows that may offend before the expectation fails."""
+
+
 class ValidateData(Section):
     """The data gate: what makes rows unfit for training."""
 
@@ -20,8 +26,8 @@ class ValidateData(Section):
     """Tables that must hold rows; leave out one that your sources do not fill."""
     max_reported_rows: Count
     """Offending rows listed per expectation."""
-    checks: dict[str, Severity]
-    """Severity by expectation name; one not named here keeps its documented severity."""
+    checks: dict[str, Severity | CheckParams]
+    """Severity, or severity and tolerance, by expectation name; others keep their documented severity."""
     min_rows: Count
     """Fewest training rows in any table."""
     near_duplicate_threshold: Fraction
@@ -30,6 +36,10 @@ class ValidateData(Section):
     """Largest |mean log(chosen length / rejected length)| that passes."""
     max_source_share: Fraction
     """Largest share of a table's rows that one source may make up."""
+    contamination_words: Count
+    """A training row and a benchmark prompt with so many words in a row in common count as the same."""
+    scripts: list[str] | None
+    """Unicode scripts that text may be written in, such as [Latin]; null allows all."""
 
 
 class Optimiser(Section):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from . import gx
 
@@ -52,9 +53,9 @@ class DuckDBEngine(gx.ExecutionEngine):
         self.connection = duckdb.connect(config=settings)
         for macro in MACROS:
             self.connection.execute(f"CREATE MACRO {macro}")
-        self.relations = list(relations)
+        self.relations: list[str] = []
         for name, select in relations.items():
-            self.connection.execute(f'CREATE VIEW "{name}" AS {select}')
+            self.add(name, select)
 
     def get_batch_data_and_markers(self, batch_spec: gx.BatchSpec) -> tuple[RelationsBatch, gx.BatchMarkers]:
         now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%fZ")
@@ -83,6 +84,16 @@ class DuckDBEngine(gx.ExecutionEngine):
         cursor = self.connection.execute(sql)
         names = [column[0] for column in cursor.description or []]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def batches(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a query as record batches, streamed."""
+        # A cursor of its own, so that another query may run between two batches.
+        yield from self.connection.cursor().sql(sql).to_arrow_reader(rows)
+
+    def add(self, name: str, select: str) -> None:
+        """One more relation."""
+        self.connection.execute(f'CREATE VIEW "{name}" AS {select}')
+        self.relations.append(name)
 
     def _no_row_conditions(self, condition: Any) -> str:
         raise gx.great_expectations.exceptions.GreatExpectationsError(

@@ -45,15 +45,10 @@ def part(engine: DuckDBEngine, prepared: Path, good: Path, bad: Path) -> dict[st
     taken = dict.fromkeys(paths.TABLES, 0)
     for table in paths.TABLES:
         for split in paths.SPLITS:
-            marked = (
-                engine.connection.execute(
-                    "SELECT row, string_agg(DISTINCT reason, '; ' ORDER BY reason) AS reason FROM bad_rows"
-                    " WHERE home = ? AND split = ? GROUP BY row ORDER BY row",
-                    [table, split],
-                )
-                .to_arrow_reader()
-                .read_all()
-            )
+            marked = engine.connection.sql(
+                "SELECT row, string_agg(DISTINCT reason, '; ' ORDER BY reason) AS reason FROM bad_rows"
+                f" WHERE home = '{table}' AND split = '{split}' GROUP BY row ORDER BY row"
+            ).to_arrow_table()
             source, target = (paths.table(root, table, split) for root in (prepared, good))
             target.parent.mkdir(parents=True, exist_ok=True)
             if marked.num_rows == 0:

@@ -17,6 +17,8 @@ IDENTIFIER = {"preferences": "prompt_id", "sft": "prompt_id", "prompts": "extra_
 SOURCE = {"preferences": "source", "sft": "source", "prompts": "data_source"}
 ALL_PROMPTS = "all_prompts"
 EXCERPT_CHARACTERS = 160
+SPLIT_RANK = "CASE split WHEN 'test' THEN 2 WHEN 'validation' THEN 1 ELSE 0 END"
+"""How guarded a split is: what repeats in a more guarded one is taken out of the other."""
 
 Predicate = Callable[[str], str]
 
@@ -92,8 +94,13 @@ def where_found(table: str, predicate: Predicate) -> str:
 
 
 def excerpt(table: str) -> str:
-    """The start of what a row says, as SQL."""
-    if table == ALL_PROMPTS:
-        return f"left(text, {EXCERPT_CHARACTERS})"
+    """The start of what a row of a table says, as SQL."""
     parts = [f"coalesce(left({sql}, {EXCERPT_CHARACTERS}), 'null')" for sql in texts(table).values()]
     return " || ' | ' || ".join(parts)
+
+
+def excerpts() -> str:
+    """The SELECT of every row's excerpt, for looking up the few that offend."""
+    return " UNION ALL ".join(
+        f'SELECT home, split, row, {excerpt(table)} AS excerpt FROM "{table}"' for table in paths.TABLES
+    )

@@ -73,14 +73,13 @@ def metrics(outcome: Outcome, quarantined: dict[str, int]) -> dict[str, float]:
     return figures
 
 
-def lines(findings: list[Finding], rows_shown: int = 2) -> list[str]:
-    """One line per finding and a few of its rows, for the terminal."""
-    said = []
-    for one in findings:
-        observed = one.exception.splitlines()[0] if one.exception else one.observed
-        said.append(f"{one.table}: {one.name} [{one.severity}]: {observed}. {one.statement}")
-        said += [
+def lines(one: Finding, rows_shown: int) -> list[str]:
+    """A finding and a few of its rows, for the terminal."""
+    observed = one.exception.splitlines()[0] if one.exception else one.observed
+    return [
+        f"{one.table}: {one.name} [{one.severity}]: {observed}. {one.statement}",
+        *(
             f"  {row['home']}/{row['split']} row {row['row']} (prompt {row['id']}): {row['reason']}"
             for row in one.offenders[:rows_shown]
-        ]
-    return said
+        ),
+    ]

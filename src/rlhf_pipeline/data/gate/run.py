@@ -6,6 +6,7 @@ are written elsewhere.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from . import gx
 from .datasource import RelationsDatasource
 from .engine import DuckDBEngine
 from .expectations.base import RelationExpectation
+from .expectations.rendering import exception_of
 
 SOURCE = "prepared"
 
@@ -45,6 +47,16 @@ class Outcome:
     """Everything one run of the gate found."""
 
     findings: list[Finding] = field(default_factory=list)
+    results: dict[str, Any] = field(default_factory=dict)
+    """Great Expectations' own result of each suite, for the Data Docs."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time of each suite."""
+
+    def extend(self, other: Outcome) -> None:
+        """Add what another run of the same gate found."""
+        self.findings += other.findings
+        self.results |= other.results
+        self.seconds |= other.seconds
 
     @property
     def failed(self) -> list[Finding]:
@@ -77,6 +89,7 @@ class Gate:
         gx_classes = gx.great_expectations
         outcome = Outcome()
         for name, expectations in suites.items():
+            start = time.perf_counter()
             suite = self.context.suites.add(gx_classes.ExpectationSuite(name=name))
             for expectation in expectations:
                 suite.add_expectation(expectation)
@@ -86,12 +99,14 @@ class Gate:
             result = definition.run(result_format="COMPLETE")
             by_name = {(one.expectation_type, one.table): one for one in expectations}
             outcome.findings += [_finding(name, one, by_name) for one in result.results]
+            outcome.results[name] = result
+            outcome.seconds[name] = time.perf_counter() - start
         return outcome
 
 
 def _finding(suite: str, result: Any, expectations: Mapping[tuple[str, str], RelationExpectation]) -> Finding:
     config, found = result.expectation_config, result.result or {}
-    exception = _exception(result.exception_info)
+    exception = exception_of(result.exception_info)
     return Finding(
         suite=suite,
         name=config.type,
@@ -107,11 +122,3 @@ def _finding(suite: str, result: Any, expectations: Mapping[tuple[str, str], Rel
         exception=exception,
         expectation=expectations[config.type, config.kwargs["table"]],
     )
-
-
-def _exception(info: Mapping[str, Any] | None) -> str | None:
-    """The message of the first exception, wherever the library put it."""
-    if not info:
-        return None
-    entries = [info] if "raised_exception" in info else list(info.values())
-    return next((str(one["exception_message"]) for one in entries if one.get("raised_exception")), None)

@@ -18,7 +18,6 @@ class RelationExpectation(gx.BatchExpectation):
     column: str
 
     domain_keys: ClassVar[tuple[str, ...]] = ("batch_id", "table")
-    default_severity: ClassVar[str] = "error"
 
     @classmethod
     def is_abstract(cls) -> bool:
@@ -31,19 +30,25 @@ class RelationExpectation(gx.BatchExpectation):
         return dependencies
 
     @classmethod
-    @gx.renderer(renderer_type=gx.LegacyRendererType.PRESCRIPTIVE)
-    def _described(
-        cls, configuration: Any = None, result: Any = None, runtime_configuration: Any = None
-    ) -> list[Any]:
-        described = configuration or result.expectation_config
-        return [described.description or described.type]
+    @gx.renderer(renderer_type=gx.LegacyDiagnosticRendererType.STATUS_ICON)
+    def _status_icon(cls, configuration: Any = None, result: Any = None, **_: Any) -> Any:
+        from .rendering import status_icon
+
+        return status_icon(result)
+
+    @classmethod
+    @gx.renderer(renderer_type=gx.LegacyDiagnosticRendererType.UNEXPECTED_STATEMENT)
+    def _named(cls, configuration: Any = None, result: Any = None, **_: Any) -> list[Any]:
+        from .rendering import name_and_problem
+
+        return name_and_problem(result)
 
 
 class RowExpectation(RelationExpectation):
     """At most `max_fraction` of the relation's rows meet the offending condition."""
 
     max_fraction: float = 0.0
-    listed: int = 20
+    listed: int
 
     success_keys: ClassVar[tuple[str, ...]] = ("max_fraction", "listed")
 
@@ -67,9 +72,12 @@ class RowExpectation(RelationExpectation):
         self, execution_engine: Any = None, runtime_configuration: Any = None
     ) -> Any:
         domain = self._get_domain_kwargs()
-        excerpt = relations.excerpt(self.table)
-        listing = f"prompt_id AS id, home, split, row, {self.reason()} AS reason, {excerpt} AS excerpt"
-        query = f"SELECT * FROM ({self.rows(listing)}) ORDER BY home, split, row LIMIT {self.listed}"
+        listing = f"prompt_id AS id, home, split, row, {self.reason()} AS reason"
+        query = (
+            f"SELECT bad.*, excerpt FROM (SELECT * FROM ({self.rows(listing)})"
+            f" ORDER BY home, split, row LIMIT {self.listed}) bad"
+            f" LEFT JOIN ({relations.excerpts()}) USING (home, split, row) ORDER BY home, split, row"
+        )
         wanted = {
             "rows": metrics.figure(domain, "count(*)"),
             "offending": metrics.figure(domain, self.count()),
@@ -97,12 +105,10 @@ class RowExpectation(RelationExpectation):
 
     @classmethod
     @gx.renderer(renderer_type=gx.LegacyDiagnosticRendererType.UNEXPECTED_TABLE)
-    def _offenders_table(
-        cls, configuration: Any = None, result: Any = None, runtime_configuration: Any = None
-    ) -> Any:
+    def _offenders_table(cls, configuration: Any = None, result: Any = None, **_: Any) -> Any:
         from .rendering import offenders_table
 
-        return offenders_table(result.result.get("unexpected_index_list") or [])
+        return offenders_table((result.result or {}).get("unexpected_index_list") or [])
 
 
 class FigureExpectation(RelationExpectation):

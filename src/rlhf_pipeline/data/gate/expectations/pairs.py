@@ -32,7 +32,6 @@ class ExpectChosenToDifferFromRejectedInSubstance(RowExpectation):
     """No pair differs only in case, white space or punctuation."""
 
     statement: ClassVar[str] = "Chosen and rejected differ in more than case, white space and punctuation."
-    default_severity: ClassVar[str] = "warn"
 
     def offends(self) -> str:
         return NORMALISED_EQUAL
@@ -45,7 +44,6 @@ class ExpectNoRepeatedPairs(RowExpectation):
     """No pair stands twice (the first of several equal rows does not offend)."""
 
     statement: ClassVar[str] = "No pair (prompt, chosen, rejected) stands twice."
-    default_severity: ClassVar[str] = "warn"
 
     def count(self) -> str:
         return f"count(*) - count(DISTINCT {PAIR})"
@@ -88,7 +86,6 @@ class ExpectNoLengthBias(FigureExpectation):
     statement: ClassVar[str] = (
         "|mean log(chosen length / rejected length)| in characters stays below the bound."
     )
-    default_severity: ClassVar[str] = "warn"
 
     def figure(self) -> str:
         return "abs(avg(ln(greatest(strlen(chosen), 1) / greatest(strlen(rejected), 1))))"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ..relations import SPLIT_RANK
 from .base import FigureExpectation, RowExpectation
-
-RANK = "CASE split WHEN 'test' THEN 2 WHEN 'validation' THEN 1 ELSE 0 END"
 
 
 class ExpectEnoughTrainingRows(FigureExpectation):
@@ -31,7 +30,6 @@ class ExpectNoDominantSource(FigureExpectation):
     """No source makes up more than the given share of the rows."""
 
     statement: ClassVar[str] = "No source makes up more of the rows than the bound allows."
-    default_severity: ClassVar[str] = "warn"
 
     def figure(self) -> str:
         return "list_max(map_values(histogram(source))) / count(*)"
@@ -49,7 +47,7 @@ class _InOneSplit(RowExpectation):
         return (
             f'SELECT {columns} FROM "{self.table}" WHERE hash({self.key}) IN'
             f' (SELECT hash({self.key}) FROM "{self.table}" GROUP BY 1 HAVING count(DISTINCT split) > 1)'
-            f" QUALIFY {RANK} < max({RANK}) OVER (PARTITION BY hash({self.key}))"
+            f" QUALIFY {SPLIT_RANK} < max({SPLIT_RANK}) OVER (PARTITION BY hash({self.key}))"
         )
 
     def reason(self) -> str:
@@ -76,7 +74,6 @@ class ExpectPromptsToBeDistinct(RowExpectation):
     """Each prompt stands once in a split of the prompts table."""
 
     statement: ClassVar[str] = "Each prompt stands once in the prompts table."
-    default_severity: ClassVar[str] = "warn"
 
     def count(self) -> str:
         return "count(*) - count(DISTINCT prompt_id)"
@@ -89,3 +86,39 @@ class ExpectPromptsToBeDistinct(RowExpectation):
 
     def reason(self) -> str:
         return "'the same prompt stands in an earlier row'"
+
+
+class ExpectNoNearDuplicatesAcrossSplits(RowExpectation):
+    """No prompt nearly repeats a prompt of a split kept for evaluation."""
+
+    statement: ClassVar[str] = "No prompt nearly repeats one of a split kept for evaluation (word 3-grams)."
+
+    def offends(self) -> str:
+        return "similarity IS NOT NULL"
+
+    def reason(self) -> str:
+        return "format('{:.2f} similar to prompt {} in {}', similarity, other_id, other_split)"
+
+
+class ExpectNoBenchmarkText(RowExpectation):
+    """No training row shares a passage with a benchmark."""
+
+    statement: ClassVar[str] = "No training row shares a passage with a benchmark (data.benchmarks)."
+
+    def offends(self) -> str:
+        return "benchmark IS NOT NULL"
+
+    def reason(self) -> str:
+        return "'shares a passage with ' || benchmark"
+
+
+class ExpectSchema(RowExpectation):
+    """Every file has the columns and types of its table."""
+
+    statement: ClassVar[str] = "Every file has the columns and types of its table."
+
+    def offends(self) -> str:
+        return "problem IS NOT NULL"
+
+    def reason(self) -> str:
+        return "problem"

@@ -79,7 +79,6 @@ class ExpectNoMojibake(RowExpectation):
     statement: ClassVar[str] = (
         "No text shows the marks of a wrong decoding (UTF-8 read as Latin-1, or the replacement character)."
     )
-    default_severity: ClassVar[str] = "warn"
 
     def _holds(self, sql: str) -> str:
         return f"regexp_matches({sql}, '{MOJIBAKE}')"

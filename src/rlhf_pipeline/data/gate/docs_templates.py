@@ -1,0 +1,94 @@
+"""Page templates and styles of the Data Docs: the whole page in one file, no scripts, no other hosts.
+
+Only looks; what the pages say comes from Great Expectations' renderers and docs.py.
+"""
+
+from __future__ import annotations
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
+:root { --ok: #2a8a3e; --bad: #c5302b; --warn: #b07500; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; }
+h5 { font-size: 1.1rem; margin: 1.5rem 0 .5rem; }
+h6 { font-size: 1rem; margin: 1rem 0 .3rem; }
+table { border-collapse: collapse; width: 100%; }
+th { text-align: left; font-weight: 600; }
+th, td { padding: .45rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td table { font-size: .85rem; margin-top: .5rem; }
+td td, td th { padding: .2rem .4rem; overflow-wrap: anywhere; }
+td th, td td:nth-child(-n+3) { white-space: nowrap; }
+td td:nth-child(4) { min-width: 14rem; }
+code, .badge { font: .85em ui-monospace, monospace; }
+.badge { background: var(--soft); border-radius: .3rem; padding: .1rem .4rem; }
+.text-success, .ok { color: var(--ok); }
+.text-danger, .bad { color: var(--bad); }
+.text-warning, .warn { color: var(--warn); }
+.fas { font-style: normal; font-weight: 700; }
+.fa-check-circle::before { content: "\\2713"; }
+.fa-times::before { content: "\\2717"; }
+.fa-exclamation-triangle::before { content: "!"; }
+details { margin: 1rem 0; }
+summary { cursor: pointer; }
+a { color: inherit; }
+nav { margin-bottom: 1rem; }
+.quiet { opacity: .7; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+@media (max-width: 45rem) { body { margin: 1rem auto; } table { display: block; overflow-x: auto; } }
+"""
+
+HEAD = (
+    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    "<title>{% block title %}{{ page_title | default('Data gate') }}{% endblock %}</title>"
+    f"<style>{STYLE}</style></head>\n<body>"
+)
+
+PAGE = (
+    HEAD
+    + """<nav><a href="index.html">All suites</a></nav>
+{% for section in sections %}{% set section_loop = loop %}{% include 'section.j2' %}{% endfor %}
+</body></html>
+"""
+)
+
+COLLAPSE = """
+<details><summary>{{ content_block.get("collapse_toggle_link", "More") | render_content_block }}</summary>
+{% for block in content_block["collapse"] %}{{ block | render_content_block }}{% endfor %}
+</details>
+"""
+
+INDEX = (
+    HEAD
+    + """
+<h1>Data gate: {% if failed %}<span class="bad">the data does not pass</span>
+{% else %}<span class="ok">the data passes</span>{% endif %}</h1>
+<table>
+<thead><tr><th>Suite</th><th class="number">Expectations</th><th class="number">Errors</th>
+<th class="number">Warnings</th><th class="number">Seconds</th></tr></thead>
+<tbody>
+{% for suite in suites %}<tr>
+<td><a href="{{ suite.page }}">{{ suite.name }}</a></td>
+<td class="number">{{ suite.findings | length }}</td>
+<td class="number {{ 'bad' if suite.failed }}">{{ suite.failed }}</td>
+<td class="number {{ 'warn' if suite.warned }}">{{ suite.warned }}</td>
+<td class="number">{{ '%.2f' % suite.seconds }}</td>
+</tr>{% endfor %}
+</tbody></table>
+{% if broken %}<h5>What does not hold</h5>
+<table><thead><tr><th>Severity</th><th>Table</th><th>Expectation</th><th>Observed</th></tr></thead><tbody>
+{% for one in broken %}<tr>
+<td class="{{ 'bad' if one.severity == 'error' else 'warn' }}">{{ one.severity }}</td>
+<td>{{ one.table }}</td>
+<td>{{ one.statement }}<br><a href="{{ one.page }}"><code>{{ one.name }}</code></a></td>
+<td>{{ one.observed }}</td>
+</tr>{% endfor %}
+</tbody></table>{% endif %}
+<p class="quiet">All offending rows, up to validate_data.max_reported_rows per expectation:
+<a href="../offending_rows.csv">offending_rows.csv</a>;
+everything observed: <a href="../findings.json">findings.json</a>.</p>
+</body></html>
+"""
+)
+
+TEMPLATES = {"page.j2": PAGE, "collapse.j2": COLLAPSE}

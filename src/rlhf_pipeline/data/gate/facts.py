@@ -1,0 +1,72 @@
+"""Makes the relations that need more than SQL over the tables: tokens, near-duplicates, benchmarks.
+
+Only those that some expectation asks for, each timed. What the facts mean is judged by expectations.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from ... import paths
+from ...params.training import ValidateData
+from ..chat import ChatTokenizer
+from ..prepare import BENCHMARKS
+from . import contamination, near_duplicates, tokens
+from .engine import DuckDBEngine
+from .relations import ALL_PROMPTS
+from .suites import Budgets
+
+Speeds = dict[str, float]
+
+
+def has_benchmarks(prepared: Path) -> bool:
+    """Whether prepare_data was given benchmarks to keep out of training."""
+    return (
+        pq.read_metadata(prepared / BENCHMARKS).num_rows > 0 if (prepared / BENCHMARKS).is_file() else False
+    )
+
+
+def make(
+    engine: DuckDBEngine,
+    wanted: Iterable[str],
+    prepared: Path,
+    section: ValidateData,
+    budgets: Budgets,
+    chat: ChatTokenizer,
+    scratch: Path,
+) -> Speeds:
+    """Add the wanted relations to the engine; returns rows per second by kind of fact."""
+    speeds: Speeds = {}
+    names = set(wanted)
+    if tokens.TOKENIZER in names:
+        engine.add(tokens.TOKENIZER, tokens.tokenizer_relation(chat))
+    measured, seconds = 0, 0.0
+    for table in paths.TABLES:
+        if tokens.relation(table) in names:
+            start = time.perf_counter()
+            out = scratch / f"{tokens.relation(table)}.parquet"
+            select = tokens.measure(chat, prepared, table, budgets.max_response_tokens, out)
+            seconds += time.perf_counter() - start
+            measured += pq.read_metadata(out).num_rows
+            engine.add(tokens.relation(table), select)
+    if measured:
+        speeds["tokens"] = measured / seconds
+    if near_duplicates.NAME in names:
+        start = time.perf_counter()
+        select = near_duplicates.find(engine, section.near_duplicate_threshold, scratch)
+        engine.add(near_duplicates.NAME, select)
+        speeds["near duplicates"] = engine.row(f'SELECT count(*) FROM "{ALL_PROMPTS}"')[0] / (
+            time.perf_counter() - start
+        )
+    if contamination.NAME in names:
+        start = time.perf_counter()
+        select = contamination.find(engine, prepared, section.contamination_words, scratch)
+        engine.add(contamination.NAME, select)
+        speeds["benchmarks"] = engine.row(f'SELECT count(*) FROM "{contamination.NAME}"')[0] / (
+            time.perf_counter() - start
+        )
+    return speeds

@@ -1,0 +1,89 @@
+"""Word n-gram hashes and MinHash bands of many texts at once, in numpy.
+
+Pure and deterministic: the same text has the same hashes in every process. Comparing them is
+near_duplicates.py's and contamination.py's job.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+# A word, or one letter of a script that is written without spaces.
+UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
+WORD = re.compile(f"[{UNSPACED}]|[^\\W{UNSPACED}]+")
+CACHED_WORDS = 1_000_000
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+BANDS, ROWS = 10, 4
+"""Two texts of Jaccard similarity s share a band with probability 1 - (1 - s^ROWS)^BANDS."""
+Array = np.ndarray
+
+
+class Shingler:
+    """Hashes word n-grams; remembers the hashes of words it has seen."""
+
+    def __init__(self, n_words: int) -> None:
+        self._n = n_words
+        self._words: dict[str, int] = {}
+
+    def hashes(self, texts: Sequence[str]) -> tuple[Array, Array]:
+        """uint64 n-gram hashes of all texts one after another, and their number per text.
+
+        A text of fewer than n words counts as one n-gram, and an empty one too.
+        """
+        words = [WORD.findall(text.lower()) for text in texts]
+        lengths = np.fromiter((len(one) for one in words), np.int64, len(words))
+        flat = np.fromiter((self._word(word) for one in words for word in one), np.uint64, int(lengths.sum()))
+        counts = np.maximum(lengths - self._n + 1, 1)
+        first = np.repeat(np.cumsum(lengths) - lengths, counts)
+        offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        left = np.repeat(lengths, counts) - offset
+        padded = np.concatenate([flat, np.zeros(self._n, np.uint64)])
+        found = np.zeros(len(first), np.uint64)
+        for place in range(self._n):
+            word = np.where(left > place, padded[np.minimum(first + offset + place, len(flat))], np.uint64(0))
+            found = _mixed(found * MULTIPLIER + word + np.uint64(place))
+        return found, counts
+
+    def _word(self, word: str) -> int:
+        found = self._words.get(word)
+        if found is None:
+            if len(self._words) >= CACHED_WORDS:
+                self._words.clear()
+            encoded = word.encode()
+            found = self._words[word] = zlib.crc32(encoded) << 32 | zlib.crc32(encoded, 0x5EED)
+        return found
+
+
+def _mixed(values: Any) -> Any:
+    """The finaliser of splitmix64: every input bit moves every output bit."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def bands(hashes: Array, counts: Array) -> Array:
+    """MinHash band keys, (texts, BANDS) uint64: texts that share a key are candidates.
+
+    Source: Broder 1997 (min-wise independent permutations), Leskovec et al., Mining of Massive
+    Datasets, section 3.4 (banding).
+    """
+    starts = np.cumsum(counts) - counts
+    keys = np.zeros((len(counts), BANDS), np.uint64)
+    for band in range(BANDS):
+        key = np.full(len(counts), band, np.uint64)
+        for row in range(ROWS):
+            permuted = _mixed(hashes ^ _mixed(np.uint64(band * ROWS + row + 1)))
+            key = _mixed(key * MULTIPLIER + np.minimum.reduceat(permuted, starts))
+        keys[:, band] = key
+    return keys
+
+
+def jaccard(a: Array, b: Array) -> float:
+    """|a & b| / |a | b| of two sets of n-gram hashes."""
+    both = len(np.intersect1d(a, b))
+    return both / (len(np.unique(a)) + len(np.unique(b)) - both)
