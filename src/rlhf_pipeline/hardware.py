@@ -8,6 +8,7 @@ from typing import Literal
 
 from .errors import EnvironmentProblem
 from .params import Params
+from .params.checks import problems_on_cpu
 
 Device = Literal["cpu", "cuda"]
 
@@ -20,11 +21,16 @@ def resolve_device(params: Params) -> Device:
     """
     gpu_packages, gpu = _installed("vllm"), Path("/dev/nvidia0").exists()
     wanted = params.hardware.device
+    if wanted == "auto" and gpu and gpu_packages:
+        return "cuda"
     if wanted == "auto":
-        return "cuda" if gpu and gpu_packages else "cpu"
+        if problems := problems_on_cpu(params):
+            raise EnvironmentProblem("\n  ".join(["hardware.device: auto found no GPU here", *problems]))
+        return "cpu"
     if wanted == "cuda" and not gpu_packages:
         raise EnvironmentProblem(
-            "hardware.device: cuda needs the GPU packages; run `make gpu-env` (this environment has the CPU build of vLLM)"
+            "hardware.device: cuda needs the GPU packages, and this environment has the CPU build of vLLM;"
+            " run `make gpu-env`"
         )
     if wanted == "cuda" and not gpu:
         raise EnvironmentProblem("hardware.device: cuda, but this machine shows no NVIDIA GPU (/dev/nvidia0)")

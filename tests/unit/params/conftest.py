@@ -1,4 +1,4 @@
-"""What the params tests share: the repository's params and a way to see which problems a change causes."""
+"""What the params tests share: the default preset and a way to see which problems a change causes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Problems = Callable[[Mapping[str, Any]], list[str]]
 
 @pytest.fixture(scope="session")
 def default_file() -> Path:
-    return Path(__file__).parents[3] / "params.yaml"
+    return Path(__file__).parents[3] / "presets/tiny-cpu.yaml"
 
 
 @pytest.fixture(scope="session")
