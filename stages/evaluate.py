@@ -8,6 +8,7 @@ where `--out` says; DVC's outputs stay as they are.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -43,13 +44,17 @@ def stage() -> int:
     params, digest = load_stage("evaluate")
     require_inputs(paths.POLICY, paths.SFT_MODEL, paths.REWARD_MODEL, paths.VALIDATED)
     with StageProgress("evaluate", total_steps=None) as progress:
+        progress.note("starting")
+        importlib.import_module("rlhf_pipeline.evaluation.generate_torch")
+        startup_s = _seconds_since_start()
         found = evaluate(params, note=progress.note)
     facts = {"stage": "evaluate", "params": digest, "seed": params.seed}
     with publish.publishing(paths.EVALUATION, facts) as out:
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.samples)
         publish.write_text(out / "samples.jsonl", lines)
         publish.write_json(out / "reward_model.json", found.details)
-    publish.write_json(paths.metrics("evaluate"), {**found.metrics, "wall_s": _seconds_since_start()})
+    times = {"wall_s": _seconds_since_start(), "startup_s": startup_s}
+    publish.write_json(paths.metrics("evaluate"), {**found.metrics, **times})
     print(*verdict(found.metrics)[1:3])
     return 0
 

@@ -53,9 +53,12 @@ def evaluate(
     label: str = "sft",
     reward_model: Path = paths.REWARD_MODEL,
     data: Path = paths.VALIDATED,
+    pairs: bool = True,
     note: Note = lambda text: None,
 ) -> Evaluation:
     """Compare the model in `policy` with the one in `against`, whose figures end in `_<label>`.
+
+    `pairs` False leaves out the reward model's figures on preference pairs.
 
     Raises:
         DataError: when a model or table is missing or not what it should be.
@@ -77,11 +80,11 @@ def evaluate(
     details: dict[str, Any] = {}
     resampling = Resampling(settings.n_bootstrap, params.seed)
     for name, folder in _judges(params, reward_model):
-        judge = _load_judge(params, folder)
+        judge = load_judge(params, folder)
         for side, scores in zip(sides, judged, strict=True):
             scores[name] = judge.score_samples(every_row, side.responses, side.tokenizer)
-        if name == "reward" and (pairs := held_out_pairs(data)):
-            found, details = _pairs(judge, pairs, resampling)
+        if name == "reward" and pairs and (rows_of_pairs := held_out_pairs(data)):
+            found, details = _pairs(judge, rows_of_pairs, resampling)
             metrics |= found
         del judge
     note("KL between the policies")
@@ -95,6 +98,7 @@ def evaluate(
         for side, scores in zip(sides, judged, strict=True)
     ]
     metrics |= comparison_metrics(compared[1], compared[0], resampling)
+    metrics["tokens"] = sum(len(response.token_ids) for side in sides for response in side.responses)
     metrics["win_rate_judge"] = next(name for name in JUDGES if name in judged[0])
     return Evaluation(metrics, _sample_rows(every_row, sides, judged), details)
 
@@ -118,14 +122,6 @@ def _judges(params: Params, reward_model: Path) -> list[tuple[str, Path]]:
     if params.evaluate.judge == "path":
         judges.append(("judge", Path(params.evaluate.judge_path)))
     return judges
-
-
-def _load_judge(params: Params, folder: Path) -> Any:
-    from ..hardware import resolve_device
-    from .judges import Judge
-    from .models import device_of, dtype_of
-
-    return Judge(folder, device_of(resolve_device(params)), dtype_of(params.hardware.dtype))
 
 
 def _pairs(
@@ -189,3 +185,12 @@ def require_inputs(*folders: Path) -> None:
     for folder in folders:
         if not folder.is_dir():
             raise DataError(f"{folder} does not exist: run `dvc repro`, or name another")
+
+
+def load_judge(params: Params, folder: Path) -> Any:
+    """A `Judge` on the device and in the dtype that params ask for; raises DataError for a wrong folder."""
+    from ..hardware import resolve_device
+    from .judges import Judge
+    from .models import device_of, dtype_of
+
+    return Judge(folder, device_of(resolve_device(params)), dtype_of(params.hardware.dtype))
