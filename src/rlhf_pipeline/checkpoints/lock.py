@@ -7,6 +7,7 @@ system that supports flock between machines (NFS 3 and later do).
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -52,8 +53,9 @@ class FolderLock:
                     ) from None
                 time.sleep(0.05)
         self._handle = handle
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # the lock holds on a full disk too, only without a name
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         _held.add(self)
 
     def release(self) -> None:

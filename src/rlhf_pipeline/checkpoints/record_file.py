@@ -1,7 +1,7 @@
 """One record as a JSON file that no flipped bit or kill can spoil: checksummed, replaced whole, kept twice.
 
-The replacement of the first copy is the moment a change counts. What the record means is its model's
-matter (book.py, release.py).
+The replacement of the file itself, after its backup, is the moment a change counts. What the record
+means is its model's matter (book.py, release_log.py).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ R = TypeVar("R", bound=VersionedRecord)
 
 
 def write_record(path: Path, record: VersionedRecord) -> None:
-    """Replace `path`, then its backup."""
+    """Replace the backup, then `path`; an error before the end leaves `path` as it was."""
     body = record.model_dump_json(indent=1)
     text = json.dumps({"sha256": _checksum(body), "body": body}) + "\n"
-    write_text(path, text)
     write_text(backup_of(path), text)
+    write_text(path, text)
 
 
 def read_record(path: Path, model: type[R], format_version: int, way_out: str) -> tuple[R | None, str | None]:
