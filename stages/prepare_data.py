@@ -27,6 +27,7 @@ def main() -> int:
                 ("undecided", "ties"),
                 ("sampled_out", "sampled out"),
                 ("set_aside", "rows set aside"),
+                ("repeated", "repeats left out"),
             )
             if counts[key]
         )

@@ -85,7 +85,13 @@ def as_text(found: Any, where: str) -> str:
                 f"column {where!r} holds a lone surrogate ({found[error.start]!a}) at character"
                 f" {error.start}, which no UTF-8 file can store; repair the source's encoding"
             ) from None
-    return found
+    return found if type(found) is str else str(found)
+
+
+class Cell(str):
+    """Text from a file format without types, where a number can only be told from text by its use."""
+
+    __slots__ = ()
 
 
 def number(row: Raw, column: str, optional: bool = False) -> float:
@@ -99,6 +105,11 @@ def number(row: Raw, column: str, optional: bool = False) -> float:
 
 def as_number(found: Any, where: str) -> float:
     """`found` if it is a finite number that a double can hold."""
+    if isinstance(found, Cell):
+        try:
+            found = float(found)
+        except ValueError:
+            raise RowError(f"column {where!r} must hold a number, got {shown(found)}") from None
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise RowError(f"column {where!r} must hold a number, got {shown(found)}")
     try:

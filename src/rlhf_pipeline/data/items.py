@@ -14,6 +14,8 @@ from ..errors import DataError
 
 Message = dict[str, str]
 Raw = Mapping[str, Any]
+Options = Mapping[str, Any]
+"""`options` of a source in params.yaml."""
 
 
 @dataclass(frozen=True, slots=True)

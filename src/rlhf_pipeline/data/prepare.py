@@ -7,6 +7,7 @@ No prompt is ever in two splits, in any table. Rows are streamed into Parquet; n
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,11 @@ def prepare(data: Data, seed: int, raw: Path, out: Path) -> dict[str, Any]:
         sorter = _Sorter(data, writers)
         for source in data.sources:
             counts = SourceCounts()
-            before = writers.rows()
+            before, repeated = writers.rows(), sorter.repeated
             for row in _rows_of(source, data, seed, raw, counts):
                 sorter.add(row, source)
             facts[source.name] = _facts(counts, before, writers.rows())
+            facts[source.name]["repeated"] = sorter.repeated - repeated
             set_aside += [dataclasses.asdict(one) for one in counts.set_aside]
         if not any(writers.rows().values()):
             raise DataError("data.sources: no source gave a single row")
@@ -108,6 +110,8 @@ class _Sorter:
 
     def __init__(self, data: Data, writers: TableWriters) -> None:
         self._data, self._writers = data, writers
+        self.repeated = 0
+        """Demonstrations and prompts left out because their table already has them."""
         self._prompts: set[int] = set()
         self._demonstrations: set[int] = set()
 
@@ -123,26 +127,32 @@ class _Sorter:
         split = records.split_of(identifier, self._data.validation_fraction, self._data.test_fraction)
         times = repeats if split == "train" else 1
         values: dict[str, Any]
-        match item:
-            case Preference() if "preferences" in tables:
-                values = {
-                    "prompt_id": identifier, "prompt": prompt, "chosen": item.chosen,
-                    "rejected": item.rejected, "source": source, "margin": item.margin,
-                }  # fmt: skip
-                self._write("preferences", split, values, times)
-            case Demonstration() if "sft" in tables and _new(
-                self._demonstrations, identifier, item.messages[-1]["content"]
-            ):
-                self._write(
-                    "sft", split, {"prompt_id": identifier, "messages": prompt, "source": source}, times
-                )
-            case Prompt() if "prompts" in tables and _new(self._prompts, identifier):
-                values = {
-                    "data_source": source, "prompt": prompt, "ability": item.ability,
-                    "reward_model": {"style": item.style, "ground_truth": item.ground_truth},
-                    "extra_info": {"prompt_id": identifier, "split": split, "index": len(self._prompts) - 1},
-                }  # fmt: skip
-                self._write("prompts", split, values, times)
+        if isinstance(item, Preference) and "preferences" in tables:
+            values = {
+                "prompt_id": identifier, "prompt": prompt, "chosen": item.chosen,
+                "rejected": item.rejected, "source": source, "margin": item.margin,
+            }  # fmt: skip
+            self._write("preferences", split, values, times)
+        elif isinstance(item, Demonstration) and "sft" in tables:
+            if self._is_new(self._demonstrations, identifier, item.messages[-1]["content"]):
+                values = {"prompt_id": identifier, "messages": prompt, "source": source}
+                self._write("sft", split, values, times)
+        elif isinstance(item, Prompt) and "prompts" in tables and self._is_new(self._prompts, identifier):
+            values = {
+                "data_source": source, "prompt": prompt, "ability": item.ability,
+                "reward_model": {"style": item.style, "ground_truth": item.ground_truth},
+                "extra_info": {"prompt_id": identifier, "split": split, "index": len(self._prompts) - 1},
+            }  # fmt: skip
+            self._write("prompts", split, values, times)
+
+    def _is_new(self, seen: set[int], *parts: str) -> bool:
+        """Whether the parts were not seen before; keeps 8 bytes of their hash."""
+        key = int.from_bytes(hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest(), "big")
+        if key in seen:
+            self.repeated += 1
+            return False
+        seen.add(key)
+        return True
 
     def _with_system(self, messages: list[Message]) -> list[Message]:
         system = self._data.system_prompt
@@ -153,17 +163,6 @@ class _Sorter:
     def _write(self, table: str, split: str, values: dict[str, Any], times: int) -> None:
         for _ in range(times):
             self._writers.add(table, split, values)
-
-
-def _new(seen: set[int], *parts: str) -> bool:
-    """Whether the parts were not seen before; keeps 8 bytes of their hash."""
-    import hashlib
-
-    key = int.from_bytes(hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest(), "big")
-    if key in seen:
-        return False
-    seen.add(key)
-    return True
 
 
 def _tables(source: Source) -> frozenset[str]:

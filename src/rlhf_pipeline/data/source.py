@@ -17,10 +17,10 @@ from ..errors import DataError
 from ..params.common import Source
 from . import readers, shapes
 from .fields import shown
-from .items import Item, Place, RawRow, RowError
+from .items import Item, Options, Place, RawRow, RowError
 from .mapping import Mapper
 
-SOURCE_OPTIONS = frozenset({"bad_rows", "tables"})
+SOURCE_OPTIONS = frozenset({"bad_rows", "tables"}) | readers.OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,8 @@ def _converted(source: Source, raw: Path, counts: SourceCounts) -> Iterator[tupl
     options = _options(source)
     set_aside = options.get("bad_rows", "stop") == "set_aside"
     mapper = Mapper(source.mapping or {}, source.name) if source.kind == "mapping" else None
-    for path in readers.files_of(raw, source.path or ""):
+    for rows in _files(source, raw, options):
         counts.files += 1
-        rows = readers.read(path, raw)
         first = next(rows, None)
         if first is None:
             continue
@@ -100,6 +99,17 @@ def _converted(source: Source, raw: Path, counts: SourceCounts) -> Iterator[tupl
                 counts.undecided += 1
     if counts.rows == 0:
         raise DataError(f"{source.name}: {source.path} holds no rows")
+
+
+def _files(source: Source, raw: Path, options: Options) -> Iterator[Iterator[RawRow]]:
+    path = source.path or ""
+    if path.startswith(readers.HUB):
+        from .readers.hub import read_hub
+
+        yield read_hub(path.removeprefix(readers.HUB), raw, options)
+        return
+    for file in readers.files_of(raw, path):
+        yield readers.read(file, raw, options)
 
 
 def _shape(source: Source, first: RawRow, mapper: Mapper | None, counts: SourceCounts) -> shapes.Shape:
@@ -127,7 +137,7 @@ def _shape(source: Source, first: RawRow, mapper: Mapper | None, counts: SourceC
     return shape
 
 
-def _options(source: Source) -> shapes.Options:
+def _options(source: Source) -> Options:
     options = source.options or {}
     if options.get("bad_rows", "stop") not in ("stop", "set_aside"):
         raise DataError(

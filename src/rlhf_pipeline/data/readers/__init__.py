@@ -7,42 +7,57 @@ mean is decided in shapes/.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from urllib.parse import unquote
 
 from ...errors import DataError
-from ..items import RawRow
+from ..items import Options, RawRow
 
-Reader = Callable[[Path, str], Iterator[RawRow]]
+Reader = Callable[[Path, str, Options], Iterator[RawRow]]
+
+HUB = "hf://"
+COMPRESSIONS = (".gz", ".zst", ".zstd")
+COMPRESSED = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+"""Formats that may be compressed as a whole; the others compress inside."""
+READERS = {
+    ".jsonl": "json_text.read_lines",
+    ".ndjson": "json_text.read_lines",
+    ".json": "json_text.read_list",
+    ".csv": "sheets.read_csv",
+    ".tsv": "sheets.read_csv",
+    ".xlsx": "sheets.read_xlsx",
+    ".parquet": "arrow_files.read_parquet",
+    ".pq": "arrow_files.read_parquet",
+    ".arrow": "arrow_files.read_arrow",
+    ".feather": "arrow_files.read_arrow",
+    ".ipc": "arrow_files.read_arrow",
+}
+# What the datasets library writes beside its data files.
+METADATA = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "manifest.json")
+OPTIONS = frozenset({"separator", "sheet", "subset", "split", "revision"})
+"""Keys of `data.sources[].options` that readers understand."""
 
 
-def _reader(name: str) -> Reader | None:
-    for compression in (".gz", ".zst", ".zstd"):
-        name = name.removesuffix(compression)
+def known_formats() -> str:
+    """The suffixes that can be read, for messages."""
+    return f"{', '.join(READERS)}, the text ones also with .gz or .zst"
+
+
+def _format(name: str) -> str | None:
+    for compression in COMPRESSIONS:
+        if name.lower().endswith(compression):
+            suffix = Path(name[: -len(compression)]).suffix.lower()
+            return suffix if suffix in COMPRESSED else None
     suffix = Path(name).suffix.lower()
-    if suffix in (".jsonl", ".ndjson"):
-        from .json_text import read_lines
-
-        return read_lines
-    if suffix == ".json":
-        from .json_text import read_list
-
-        return read_list
-    if suffix in (".parquet", ".pq"):
-        from .arrow_files import read_parquet
-
-        return read_parquet
-    if suffix in (".arrow", ".feather", ".ipc"):
-        from .arrow_files import read_arrow
-
-        return read_arrow
-    return None
+    return suffix if suffix in READERS else None
 
 
 def files_of(raw: Path, pattern: str) -> list[Path]:
     """The files that a source's path (file, folder or glob, relative to `raw`) names, sorted.
 
     Raises:
-        DataError: when it names nothing, leads outside `raw`, or holds no file of a known format.
+        DataError: when it names nothing, leads outside `raw`, or holds no file of one known format.
     """
     root = raw.resolve()
     place = raw / pattern
@@ -53,33 +68,51 @@ def files_of(raw: Path, pattern: str) -> list[Path]:
     else:
         found = [path for path in raw.glob(pattern) if path.is_file()] if raw.is_dir() else []
     if not found:
-        raise DataError(f"{place} does not exist (data.sources[].path is relative to data.raw: {raw})")
+        raise DataError(f"{place} holds no file (data.sources[].path is relative to data.raw: {raw})")
     for path in found:
         if not path.resolve().is_relative_to(root):
-            raise DataError(
-                f"{path} leads outside data.raw ({raw}); set data.raw to the folder that holds it"
-            )
+            raise DataError(f"{path} leads outside data.raw ({raw}); set data.raw to the folder it lies in")
     if place.is_file():
         return found
-    known = [path for path in found if _reader(path.name) and not path.name.startswith((".", "_"))]
+    known = sorted(path for path in found if _format(path.name) and not _is_metadata(path.relative_to(raw)))
     if not known:
+        raise DataError(f"{place} holds no file of a known format ({known_formats()})")
+    formats = sorted({str(_format(path.name)) for path in known})
+    if len(formats) > 1:
         raise DataError(
-            f"{place} holds no file of a known format (.jsonl, .json, .parquet, .csv, .tsv, .arrow, .xlsx)"
+            f"{place} holds files of several formats ({', '.join(formats)}); name one with a glob"
         )
-    return sorted(known)
+    return known
 
 
-def read(path: Path, raw: Path) -> Iterator[RawRow]:
-    """The raw rows of one file.
+def _is_metadata(path: Path) -> bool:
+    return (
+        path.name in METADATA or path.name.startswith("cache-") or any(part[0] in "._" for part in path.parts)
+    )
+
+
+def read(path: Path, raw: Path, options: Options) -> Iterator[RawRow]:
+    """The raw rows of one file; folders named `key=value` add columns.
 
     Raises:
         DataError: for an unknown suffix, or anything the file's reader refuses.
     """
-    label = path.relative_to(raw).as_posix()
-    reader = _reader(path.name)
-    if reader is None:
-        raise DataError(
-            f"{label}: unknown format {path.suffix!r}; known: .jsonl, .json (also .gz, .zst), .parquet,"
-            " .csv, .tsv, .arrow, .feather, .xlsx"
-        )
-    return reader(path, label)
+    relative = path.relative_to(raw)
+    suffix = _format(path.name)
+    if suffix is None:
+        raise DataError(f"{relative.as_posix()}: unknown format; known: {known_formats()}")
+    module, _, function = READERS[suffix].partition(".")
+    reader: Reader = getattr(import_module(f".{module}", __package__), function)
+    partition = dict(_partition(part) for part in relative.parts[:-1] if "=" in part)
+    rows = reader(path, relative.as_posix(), options)
+    return _with_partition(rows, partition) if partition else rows
+
+
+def _partition(part: str) -> tuple[str, str]:
+    key, _, value = part.partition("=")
+    return key, unquote(value)
+
+
+def _with_partition(rows: Iterator[RawRow], partition: dict[str, str]) -> Iterator[RawRow]:
+    for row in rows:
+        yield RawRow(row.place, {**partition, **row.values})

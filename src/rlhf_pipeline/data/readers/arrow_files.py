@@ -15,12 +15,12 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ...errors import DataError
-from ..items import Place, RawRow
+from ..items import Options, Place, RawRow
 
 BATCH_ROWS = 8192
 
 
-def read_parquet(path: Path, label: str) -> Iterator[RawRow]:
+def read_parquet(path: Path, label: str, options: Options) -> Iterator[RawRow]:
     """The rows of one Parquet file."""
     try:
         with pq.ParquetFile(path) as file:
@@ -29,7 +29,7 @@ def read_parquet(path: Path, label: str) -> Iterator[RawRow]:
         raise DataError(f"{label}: not a readable Parquet file ({_first_line(error)})") from None
 
 
-def read_arrow(path: Path, label: str) -> Iterator[RawRow]:
+def read_arrow(path: Path, label: str, options: Options) -> Iterator[RawRow]:
     """The rows of one Arrow IPC file (Feather version 2) or stream."""
     try:
         with pa.memory_map(str(path)) as source:

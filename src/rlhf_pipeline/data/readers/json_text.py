@@ -12,23 +12,23 @@ from typing import Any
 
 from ...errors import DataError
 from ..fields import shown
-from ..items import Place, RawRow
+from ..items import Options, Place, RawRow
 from .streams import decoded, lines, open_bytes, without_bom
 
 
-def read_lines(path: Path, label: str) -> Iterator[RawRow]:
+def read_lines(path: Path, label: str, options: Options) -> Iterator[RawRow]:
     """One object per line; `label` is the file's name in messages."""
     for number, line in lines(path):
         place = Place(label, number)
         yield RawRow(place, _object(_parsed(decoded(line, str(place)), str(place)), place))
 
 
-def read_list(path: Path, label: str) -> Iterator[RawRow]:
+def read_list(path: Path, label: str, options: Options) -> Iterator[RawRow]:
     """A list of objects, or an object whose only list holds them; falls back to one object per line."""
     with open_bytes(path) as file:
         start = without_bom(file.read(4096), path).lstrip()
     if start.startswith(b"{") and _is_lines(path):
-        yield from read_lines(path, label)
+        yield from read_lines(path, label, options)
         return
     with open_bytes(path) as file:
         content = without_bom(file.read(), path)

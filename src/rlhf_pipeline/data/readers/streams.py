@@ -90,6 +90,14 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
+def decoded_stream(file: IO[bytes], path: Path) -> IO[bytes]:
+    """The rest of a byte stream after its UTF-8 byte-order mark, if any; UTF-16 and UTF-32 are refused."""
+    buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file))
+    start = buffered.peek(4)[:4]
+    buffered.read(len(start) - len(without_bom(start, path)))
+    return cast(IO[bytes], buffered)
+
+
 def without_bom(start: bytes, path: Path) -> bytes:
     """The first bytes of a text file without a UTF-8 byte-order mark; UTF-16 and UTF-32 are refused."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):

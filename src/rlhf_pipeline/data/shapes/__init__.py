@@ -9,13 +9,13 @@ from __future__ import annotations
 from ...errors import DataError
 from ..fields import shown
 from ..items import RawRow
-from . import pairs, ranked, single
-from .base import Options, Shape
+from . import pairs, ranked, single, trees
+from .base import Shape
 
-__all__ = ["SHAPES", "Options", "Shape", "named", "recognise"]
+__all__ = ["SHAPES", "Shape", "named", "recognise"]
 
 # Most specific first: the first that recognises a row wins.
-SHAPES: tuple[Shape, ...] = (*ranked.SHAPES, *pairs.SHAPES, *single.SHAPES)
+SHAPES: tuple[Shape, ...] = (*trees.SHAPES, *ranked.SHAPES, *pairs.SHAPES, *single.SHAPES)
 
 
 def named(kind: str) -> Shape | None:

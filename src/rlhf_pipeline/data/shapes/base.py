@@ -6,13 +6,10 @@ fit. The registry is in shapes/__init__.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from ..items import Item, Raw
-
-Options = Mapping[str, Any]
+from ..items import Item, Options, Raw
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from ..fields import as_messages, as_text, is_messages, number, prompt_of, response_of, shown, value
-from ..items import Item, Message, Raw, RowError, from_pair
-from .base import Options, Shape, first_of
+from ..items import Item, Message, Options, Raw, RowError, from_pair
+from .base import Shape, first_of
 
 PROMPT_COLUMNS = ("prompt", "question", "instruction", "query")
 TURN = re.compile(r"(?:^|\n\n)(Human|Assistant|System): ?")
@@ -18,7 +18,7 @@ TURN_ROLES = {"Human": "user", "Assistant": "assistant", "System": "system"}
 
 
 def _margin(row: Raw) -> float | None:
-    return number(row, "margin") if row.get("margin") is not None else None
+    return number(row, "margin") if row.get("margin") not in (None, "") else None
 
 
 def _is_pair(row: Raw) -> bool:

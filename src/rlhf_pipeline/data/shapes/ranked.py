@@ -9,8 +9,8 @@ import re
 from itertools import combinations
 
 from ..fields import as_number, as_text, number, prompt_of, shown, text, value
-from ..items import Item, Message, Preference, Prompt, Raw, RowError, demonstration, from_pair, user
-from .base import Options, Shape, first_of
+from ..items import Item, Message, Options, Preference, Prompt, Raw, RowError, demonstration, from_pair, user
+from .base import Shape, first_of
 from .pairs import PROMPT_COLUMNS
 
 ANNOTATOR = re.compile(r"annotator_?\d+")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from ..fields import ROLES, is_messages, messages, prompt_of, response_of, shown, text, value
-from ..items import Demonstration, Item, Prompt, Raw, RowError, demonstration, user
-from .base import Options, Shape, first_of, has_text
+from ..items import Demonstration, Item, Options, Prompt, Raw, RowError, demonstration, user
+from .base import Shape, first_of, has_text
 from .ranked import instruction_prompt
 
 FINAL_ANSWER = re.compile(r"####\s*(.+?)\s*$")
