@@ -29,7 +29,7 @@ test-long: setup      ## minutes of real training: two workers, two nodes, resum
 lint: setup           ## ruff and mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy src stages flows scripts tests
+	$(PY) -m mypy src stages flows scripts benchmarks tests
 preset: setup         ## make preset NAME=smollm2-135m: put that experiment into params.yaml
 	$(PY) -m scripts.preset $(NAME)
 chat: setup           ## make chat PROMPT="Describe the river.": ask the trained policy

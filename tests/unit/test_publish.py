@@ -175,7 +175,7 @@ def test_the_folder_of_a_living_process_is_left_alone(target: Path) -> None:
         ),
     ],
 )
-def test_verify_names_what_is_damaged(target: Path, damage, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_verify_names_what_is_damaged(target: Path, damage, message: str) -> None:
     publish(target, weights="abc")
     assert verify(target)["files"]["weights"]["bytes"] == 3
     damage(target)
