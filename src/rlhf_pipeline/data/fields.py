@@ -143,7 +143,7 @@ def _message(found: Any, where: str) -> Message:
     role = as_text(found[keys[0]], f"{where}.{keys[0]}")
     if role.lower() not in ROLES:
         raise RowError(
-            f"column {where}.{keys[0]!r} holds an unknown role {role!r}; known: {', '.join(sorted(ROLES))}"
+            f"column '{where}.{keys[0]}' holds an unknown role {role!r}; known: {', '.join(sorted(ROLES))}"
         )
     return {"role": ROLES[role.lower()], "content": as_text(found[keys[1]], f"{where}.{keys[1]}")}
 

@@ -15,6 +15,9 @@ from ..fields import shown
 from ..items import Options, Place, RawRow
 from .streams import decoded, lines, open_bytes, without_bom
 
+WRAPPERS = ("data", "rows", "examples", "records", "items", "train")
+"""Names under which files keep their list of rows."""
+
 
 def read_lines(path: Path, label: str, options: Options) -> Iterator[RawRow]:
     """One object per line; `label` is the file's name in messages."""
@@ -24,20 +27,15 @@ def read_lines(path: Path, label: str, options: Options) -> Iterator[RawRow]:
 
 
 def read_list(path: Path, label: str, options: Options) -> Iterator[RawRow]:
-    """A list of objects, or an object whose only list holds them; falls back to one object per line."""
-    with open_bytes(path) as file:
-        start = without_bom(file.read(4096), path).lstrip()
-    if start.startswith(b"{") and _is_lines(path):
+    """A list of objects, or an object with the list under one of `WRAPPERS`, or one object per line."""
+    if _is_lines(path):
         yield from read_lines(path, label, options)
         return
     with open_bytes(path) as file:
         content = without_bom(file.read(), path)
     found = _parsed(decoded(content, label), label)
     if isinstance(found, dict):
-        lists = [value for value in found.values() if isinstance(value, list)]
-        if len(lists) != 1:
-            raise DataError(f"{label}: must hold a list of rows, got an object with {len(lists)} lists in it")
-        found = lists[0]
+        found = next((found[name] for name in WRAPPERS if isinstance(found.get(name), list)), found)
     if not isinstance(found, list):
         raise DataError(f"{label}: must hold a list of rows, got {shown(found)}")
     for number, one in enumerate(found, start=1):
@@ -46,13 +44,13 @@ def read_list(path: Path, label: str, options: Options) -> Iterator[RawRow]:
 
 
 def _is_lines(path: Path) -> bool:
-    """Whether the first line alone is a whole JSON value and another line follows, or nothing does."""
+    """Whether the first line alone is a whole object, and not one that wraps the list of rows."""
     for _, line in lines(path):
         try:
-            json.loads(line)
+            found = json.loads(line)
         except (ValueError, RecursionError):
             return False
-        return True
+        return isinstance(found, dict) and not any(isinstance(found.get(name), list) for name in WRAPPERS)
     return False
 
 

@@ -47,14 +47,14 @@ def _message(node: Raw, before: list[Message], where: str) -> Message:
     expected = "assistant" if before and before[-1]["role"] == "user" else "user"
     role = ROLES.get(as_text(node.get("role", expected), f"{where}.role").lower())
     if role != expected:
-        raise RowError(f"column {where}.role must be the {expected}'s turn, got {shown(node.get('role'))}")
+        raise RowError(f"column '{where}.role' must be the {expected}'s turn, got {shown(node.get('role'))}")
     return {"role": role, "content": as_text(node.get(column), f"{where}.{column}")}
 
 
 def _replies(node: Raw, where: str) -> list[object]:
     found = node.get(first_of(node, *REPLIES) or REPLIES[0]) or []
     if not isinstance(found, list):
-        raise RowError(f"column {where}.replies must hold a list, got {shown(found)}")
+        raise RowError(f"column '{where}.replies' must hold a list, got {shown(found)}")
     return found
 
 
@@ -103,7 +103,7 @@ def _graded(row: Raw, options: Options) -> list[Item]:
         key = first_of(column, *CORRECT) or CORRECT[0]
         verdict = column[key]
         if not isinstance(verdict, bool):
-            raise RowError(f"column {name}.{key} must hold true or false, got {shown(verdict)}")
+            raise RowError(f"column '{name}.{key}' must hold true or false, got {shown(verdict)}")
         responses.append(text(column, first_of(column, *SOLUTIONS) or SOLUTIONS[0]))
         grades.append(float(verdict))
     if len(set(grades)) == 1 and not grades[0]:
