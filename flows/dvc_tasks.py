@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,23 +76,25 @@ class Repro:
         force: bool = False,
         folder: Path | None = None,
         group: str | None = None,
-        log: Path | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder or workspace()
-        self.log = log or self.folder / LOGS / "dvc.log"
+        self.log = self.folder / LOGS / "dvc.log"
         flags = ["--single-item"] * single + ["--force"] * force
-        self._command = [sys.executable, "-m", "dvc", "--cd", str(self.folder), "repro", *flags, *targets]
-        self._env = dvc_environment(self.folder, {GROUP_VARIABLE: group} if group else {})
+        self._command = [sys.executable, "-m", "dvc", "repro", *flags, *targets]
+        named = {GROUP_VARIABLE: group} if group else {}
+        self._env = dvc_environment(self.folder, {**named, **(env or {})})
         self._stack = ExitStack()
         self._pushed_back: str | None = None
         self._tail: deque[str] = deque(maxlen=400)
         self._failed = False
-        self.announced: list[str] = []
 
     def __enter__(self) -> Repro:
         forget_dead_locks(self.folder)
         self._child = self._stack.enter_context(
-            process.running(self._command, log=self.log, env=self._env, name="dvc repro", grace_s=GRACE_S)
+            process.running(
+                self._command, log=self.log, env=self._env, name="dvc repro", cwd=self.folder, grace_s=GRACE_S
+            )
         )
         self._output = self._child.output_or_tick(TICK_S)
         return self
@@ -110,7 +113,6 @@ class Repro:
         while (line := self._next(on_tick)) is not None:
             if stage := _announced(line):
                 self._pushed_back = line
-                self.announced.append(stage)
                 yield stage
         if not self._failed:
             self._check()
@@ -223,8 +225,24 @@ def save_experiment(folder: Path, name: str, log: Path) -> None:
     Raises:
         StageError: with dvc's reason.
     """
-    command = [sys.executable, "-m", "dvc", "--cd", str(folder), "exp", "save", "--force", "--name", name]
-    process.run(command, log=log, env=dvc_environment(folder, {}), name="dvc exp save")
+    command = [sys.executable, "-m", "dvc", "exp", "save", "--force", "--name", name]
+    env = dvc_environment(folder, git_identity(folder))
+    process.run(command, log=log, env=env, name="dvc exp save", cwd=folder)
+
+
+def git_identity(folder: Path) -> dict[str, str]:
+    """A name to commit experiments under, where git has been given none."""
+    known = subprocess.run(
+        ["git", "-C", str(folder), "config", "user.email"], capture_output=True, check=False
+    )
+    if known.returncode == 0:
+        return {}
+    sides = ("AUTHOR", "COMMITTER")
+    names = {f"GIT_{side}_NAME": os.environ.get(f"GIT_{side}_NAME", "rlhf-pipeline") for side in sides}
+    mails = {
+        f"GIT_{side}_EMAIL": os.environ.get(f"GIT_{side}_EMAIL", "rlhf-pipeline@localhost") for side in sides
+    }
+    return names | mails
 
 
 def _announced(line: str) -> str | None:

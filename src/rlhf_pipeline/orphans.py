@@ -46,10 +46,10 @@ class Entry:
         return ledger_file(self.run_id)
 
     def owner_lives(self) -> bool:
-        return self.boot_id == boot_id() and _lives(self.owner_pid, self.owner_start_ticks)
+        return self.boot_id == boot_id() and is_same_process(self.owner_pid, self.owner_start_ticks)
 
     def supervised(self) -> bool:
-        return self.boot_id == boot_id() and _lives(self.pid, self.pid_start_ticks)
+        return self.boot_id == boot_id() and is_same_process(self.pid, self.pid_start_ticks)
 
     def survivors(self) -> list[int]:
         """Living processes of this command: its supervisor, its tree, everything that carries its id."""
@@ -167,7 +167,7 @@ def follow(pid: int) -> None:
     started = start_ticks(pid)
 
     def watch() -> None:
-        while _lives(pid, started):
+        while is_same_process(pid, started):
             time.sleep(_POLL_S)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -187,7 +187,8 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def _lives(pid: int, started: int | None) -> bool:
+def is_same_process(pid: int, started: int | None) -> bool:
+    """Whether process `pid` lives and is the one that started then, not a later one of that number."""
     return started is not None and start_ticks(pid) == started
 
 

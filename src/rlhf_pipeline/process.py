@@ -54,17 +54,19 @@ def run(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
     name: str,
+    cwd: Path | None = None,
     grace_s: float = GRACE_S,
 ) -> None:
     """Run a command to its end; its output goes to `log`, and line by line to `on_line`.
 
-    `env` is added to this process's environment. `grace_s` is the time between SIGTERM and SIGKILL.
+    `env` is added to this process's environment, `cwd` is the command's folder, and `grace_s` the time
+    between SIGTERM and SIGKILL.
 
     Raises:
         StageError: when the command fails, with the last useful lines of its output.
         EnvironmentProblem: when an orphan of an earlier run lives, or the disk is full.
     """
-    with _started(command, log, env, name, grace_s) as child:
+    with _started(command, log, env, name, cwd, grace_s) as child:
         for line in child.output():
             if on_line is not None:
                 on_line(line)
@@ -78,20 +80,29 @@ def running(
     log: Path,
     env: Mapping[str, str] | None = None,
     name: str,
+    cwd: Path | None = None,
     grace_s: float = GRACE_S,
 ) -> Iterator[Child]:
     """Start a command, hand it to the block, and end it and all it started when the block ends.
 
     Raises as `run` does, but for the command's failure: ask `child.check()`.
     """
-    with _started(command, log, env, name, grace_s) as child:
+    with _started(command, log, env, name, cwd, grace_s) as child:
         yield child
 
 
 class Child:
     """A running command and the thread that copies its output to the log. Made by `run` and `running`."""
 
-    def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str], name: str, grace_s: float):
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str],
+        name: str,
+        cwd: Path | None,
+        grace_s: float,
+    ) -> None:
         self.name, self.log = name, log
         self.run_id = uuid.uuid4().hex[:16]
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -123,6 +134,7 @@ class Child:
             encoding="utf-8",
             errors="replace",
             env=environment,
+            cwd=cwd,
             start_new_session=True,
         )
         record(self.run_id, name, command, self._popen.pid)
@@ -205,14 +217,19 @@ class Child:
 
 @contextlib.contextmanager
 def _started(
-    command: Sequence[str], log: Path, env: Mapping[str, str] | None, name: str, grace_s: float
+    command: Sequence[str],
+    log: Path,
+    env: Mapping[str, str] | None,
+    name: str,
+    cwd: Path | None,
+    grace_s: float,
 ) -> Iterator[Child]:
     follow_dvc()
     refuse_orphans()
     child = None
     with _interruptible():
         try:
-            child = Child(command, log, env or {}, name, grace_s)
+            child = Child(command, log, env or {}, name, cwd, grace_s)
             yield child
         finally:
             if child is not None:

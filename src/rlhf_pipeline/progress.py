@@ -41,7 +41,7 @@ class StageProgress:
     def __enter__(self) -> StageProgress:
         self._began = time.monotonic()
         if sys.stdout.isatty():
-            self._bar = _rich_bar()
+            self._bar = rich_bar()
             self._task = self._bar.add_task(self.stage, total=self.total_steps, figures="")
             self._bar.start()
         else:
@@ -117,16 +117,21 @@ class StageProgress:
         )
 
 
-def progress_file(stage: str) -> Path:
-    return workspace() / PROGRESS / f"{stage}.json"
+def progress_file(stage: str, folder: Path | None = None) -> Path:
+    return (folder or workspace()) / PROGRESS / f"{stage}.json"
 
 
-def read(stage: str) -> dict[str, Any] | None:
-    """The last state a stage wrote, or None."""
+def read(stage: str, folder: Path | None = None) -> dict[str, Any] | None:
+    """The last state a stage wrote in this workspace (or the one in `folder`), or None."""
     try:
-        return json.loads(progress_file(stage).read_text(encoding="utf-8"))
+        return json.loads(progress_file(stage, folder).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+
+
+def is_routine(stage: str, line: str) -> bool:
+    """Whether a printed line only says what a bar shows."""
+    return line.startswith((f"{stage}: step ", f"{stage}: started", f"{stage}: done after"))
 
 
 def figures(metrics: Mapping[str, float]) -> str:
@@ -145,7 +150,8 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _rich_bar() -> Progress:
+def rich_bar() -> Progress:
+    """The bar of a stage; the flow shows one for each."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (

@@ -12,11 +12,19 @@ from typing import Any
 STAGE = """
 import json, os, subprocess, sys, time
 from pathlib import Path
-from rlhf_pipeline import errors, paths, progress
+from rlhf_pipeline import errors, paths, progress, publish
 from rlhf_pipeline.params import load_stage
 from rlhf_pipeline.params.load import read_yaml
 
 STAGE = {stage!r}
+# What the evaluate stage says of two equal policies.
+FIGURES = {{"n_prompts": 4, "win_rate_judge": "gold", "wall_s": 1.0}}
+for name, value in (("win_rate", 0.5), ("gold_gain", 0.0), ("gold_sft", 0.5), ("gold_policy", 0.5),
+                    ("reward_sft", 0.5), ("reward_policy", 0.5), ("reward_gain", 0.0)):
+    FIGURES |= {{name: value, name + "_ci_low": value - 0.1, name + "_ci_high": value + 0.1}}
+for name in ("win_rate_length_controlled", "distinct_2_policy", "distinct_2_sft", "repetition_policy",
+             "repetition_sft", "response_tokens_sft", "response_tokens_policy"):
+    FIGURES[name] = 0.5
 
 def main():
     params, digest = load_stage(STAGE)
@@ -47,19 +55,30 @@ def main():
             if out.suffix == ".csv":
                 out.write_text("step,reward,loss\\n1,0.25,2\\n2,0.5,1\\n")
             elif out.suffix == ".json":
-                out.write_text(json.dumps({{"kl_loss_coef": params.ppo.kl.loss.coef, "win_rate": 0.5}}))
+                out.write_text(json.dumps({{"kl_loss_coef": params.ppo.kl.loss.coef, **FIGURES}}))
             elif out.suffix:
                 out.write_text(digest)
             else:
-                out.mkdir()
-                (out / "made.txt").write_text(digest)
+                with publish.publishing(out, {{"stage": STAGE}}) as folder:
+                    (folder / "made.txt").write_text(digest + str(todo.get("made", "")))
 
 sys.exit(errors.main(main))
+"""
+
+# In place of flows/compare_policies.py, which loads models: scores from behave.json.
+COMPARISON = """
+import json, sys
+from pathlib import Path
+scores = json.loads(Path("behave.json").read_text())["compare"]
+facts = {"judge": "gold", "new": scores["new"], "promoted": scores["promoted"], "metrics": {}}
+print("release: comparing")
+Path(sys.argv[3]).write_text(json.dumps(facts))
 """
 
 
 def environment(folder: Path, home: Path) -> dict[str, str]:
     return {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "RLHF_WORKSPACE": str(folder),
         "PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder)]),
         "HOME": str(home),

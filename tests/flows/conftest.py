@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from flows.server import prefect_api
 from rlhf_pipeline import orphans
 from rlhf_pipeline.params import STAGE_SECTIONS
 
-from .cheap import STAGE, environment
+from .cheap import COMPARISON, STAGE, environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,6 +39,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stages = folder / "stages"
     stages.mkdir()
     (stages / "__init__.py").touch()
+    (folder / "flows/compare_policies.py").write_text(COMPARISON)
     for stage in STAGE_SECTIONS:
         (stages / f"{stage}.py").write_text(STAGE.format(stage=stage))
     git = ["git", "-C", str(folder), "-c", "user.name=test", "-c", "user.email=test@example.org"]
@@ -45,6 +47,21 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*git, "add", "-A"], check=True)
     subprocess.run([*git, "commit", "-qm", "start"], check=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The API address of a Prefect server for all tests."""
+    home = tmp_path_factory.mktemp("server")
+    patch = pytest.MonkeyPatch()
+    for name, value in environment(home, home).items():
+        patch.setenv(name, value)
+    patch.delenv("PREFECT_API_URL", raising=False)
+    with prefect_api() as embedded:
+        assert embedded is not None
+        embedded.wait_until_ready()
+        patch.undo()
+        yield embedded.url
 
 
 @pytest.fixture
