@@ -14,7 +14,7 @@ found=$(cat "$venv/.environment" 2>/dev/null || true)
 kind=${1:-${found%% *}}
 [ -f "requirements/$kind.lock" ] || kind=${1:-cpu}
 lock=requirements/$kind.lock
-needed_gib=8
+needed_gib=10
 
 fail() { echo "error: $*" >&2; exit 2; }
 say() { echo "setup: $*"; }

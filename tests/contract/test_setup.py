@@ -115,7 +115,7 @@ def test_too_little_disk_is_said_before_anything_is_made(machine: Machine) -> No
     machine.python()
     machine.program("df", "echo head; echo disk 99999999 1 3145728 1% /")
     line = machine.refusal()
-    assert line == f"error: needs 8 GiB of free disk in {machine.project}, there are 3"
+    assert line == f"error: needs 10 GiB of free disk in {machine.project}, there are 3"
     assert not (machine.project / ".venv").exists()
 
 
