@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .. import paths
+from ..hardware import resolve_device
 from ..params import Params
 from ..publish import files_below, sha256_of
 from .sampling import Request, Response, Sampling
@@ -27,7 +28,7 @@ _WEIGHTS_AND_WORDS = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt
 def sampling_of(params: Params) -> Sampling:
     """The sampling that params ask for; `engine: auto` is vLLM on CUDA and torch on CPU."""
     evaluate, hardware = params.evaluate, params.hardware
-    device = _device(hardware.device)
+    device = resolve_device(params)
     engine = evaluate.engine
     if engine == "auto":
         engine = "vllm" if device == "cuda" else "torch"
@@ -85,11 +86,3 @@ def _store(place: Path, responses: Sequence[Response]) -> None:
     by_age = sorted(place.parent.glob("*.parquet"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in by_age[_KEPT:]:
         old.unlink(missing_ok=True)
-
-
-def _device(name: str) -> str:
-    if name != "auto":
-        return name
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import paths, process
+from ..backend.env import worker_env
 from .sampling import Request, Response, Sampling
-
-CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
 
 def generate(folder: Path, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
@@ -36,7 +35,7 @@ def generate(folder: Path, requests: Sequence[Request], sampling: Sampling) -> l
         process.run(
             [sys.executable, "-m", __name__, str(job), str(out)],
             log=paths.log("evaluate"),
-            env=CPU_ENVIRONMENT if sampling.device == "cpu" else {},
+            env=worker_env(sampling.device, work, threads=os.cpu_count() or 1),
             name="vllm",
         )
         return [Response(*row) for row in json.loads(out.read_text(encoding="utf-8"))]

@@ -6,7 +6,7 @@ Imports nothing heavy, so that a cache can be looked up before torch loads.
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Request(NamedTuple):
@@ -35,7 +35,7 @@ class Sampling(NamedTuple):
     """torch or vllm, never auto."""
     max_tokens: int
     temperature: float
-    device: str
+    device: Literal["cpu", "cuda"]
     dtype: str
     tensor_parallel_size: int
     gpu_memory_utilization: float

@@ -16,14 +16,16 @@ SIZES = {
 }
 
 
-def save_tiny(folder: Path, seed: int, tokenizer: Any, reward: bool = False) -> Path:
+def save_tiny(folder: Path, seed: int, tokenizer: Any, reward: bool = False, **sizes: int) -> Path:
     """A Qwen2 of random weights with its tokenizer; `reward` gives it a one-output head."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2ForSequenceClassification
 
     torch.manual_seed(seed)
     ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    config = Qwen2Config(vocab_size=len(tokenizer), bos_token_id=None, initializer_range=0.2, **SIZES, **ids)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer), bos_token_id=None, initializer_range=0.2, **{**SIZES, **sizes}, **ids
+    )
     config.num_labels = 1 if reward else 2
     model = (Qwen2ForSequenceClassification if reward else Qwen2ForCausalLM)(config)
     model.save_pretrained(folder)
