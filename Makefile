@@ -44,7 +44,8 @@ faults: setup         ## kill, damage and starve a real run, and see it recover
 	$(PY) -m pytest -m "not gpu" tests/faults
 lock: setup           ## rebuild requirements/*.lock from pyproject.toml
 	scripts/lock.sh
-gpu-env: ; scripts/setup.sh gpu  ## .venv from requirements/gpu.lock, for machines with NVIDIA GPUs
+gpu-env:              ## .venv from requirements/gpu.lock, for machines with NVIDIA GPUs
+	scripts/setup.sh gpu
 setup: ; @scripts/setup.sh
 clean:                ## remove models, reports, logs and scratch (DVC's cache, releases and data/raw stay)
 	rm -rf models reports logs data/prepared data/validated .scratch

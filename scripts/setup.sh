@@ -15,6 +15,7 @@ kind=${1:-${found%% *}}
 [ -f "requirements/$kind.lock" ] || kind=${1:-cpu}
 lock=requirements/$kind.lock
 needed_gib=10
+[ "$kind" = gpu ] && needed_gib=14
 
 fail() { echo "error: $*" >&2; exit 2; }
 say() { echo "setup: $*"; }
@@ -91,7 +92,7 @@ install_lock() {
   # First the pinned uv, which installs the rest and rebuilds the locks, and what builds source packages.
   local first=(--no-deps --require-hashes -r requirements/bootstrap.lock)
   if [ "${INSTALLER:-}" = pip ] || ! uv_install uv -q "${first[@]}" 2>/dev/null; then pip_install "${first[@]}"; fi
-  say "installing $lock (half a minute with uv, two minutes with pip, plus the download of 3 GB)"
+  say "installing $lock (half a minute with uv, two minutes with pip, and the download of some GB)"
   local quiet=-q
   [ -t 2 ] && quiet=
   install_packages $quiet --no-deps --require-hashes -r "$lock"
