@@ -34,8 +34,8 @@ preset: setup         ## make preset NAME=smollm2-135m: put that experiment into
 	$(PY) -m scripts.preset $(NAME)
 chat: setup           ## make chat PROMPT="Describe the river.": ask the trained policy
 	$(PY) -m scripts.chat "$$PROMPT"
-ui: setup             ## the Prefect server with its web page; give its address to PREFECT_API_URL
-	$(PY) -m prefect server start
+ui: setup             ## the Prefect server with its pages and the deployments; prints the address
+	$(PY) -m flows.serve
 params-docs: setup    ## rewrite docs/params.md from the typed models
 	$(PY) -m scripts.params_docs
 bench-data: setup     ## how many rows a second the data stages take
