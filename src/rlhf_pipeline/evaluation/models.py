@@ -64,7 +64,9 @@ def load_policy(folder: Path, device: torch.device, dtype: torch.dtype) -> Any:
 
     logging.disable_progress_bar()
     require_model(folder)
-    return _ready(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True), device)
+    placement = _placement(folder, device)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, **placement)
+    return model.eval().requires_grad_(False)
 
 
 def load_reward_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Any:
@@ -79,7 +81,7 @@ def load_reward_model(folder: Path, device: torch.device, dtype: torch.dtype) ->
     logging.disable_progress_bar()
     require_model(folder)
     model, info = AutoModelForSequenceClassification.from_pretrained(
-        folder, dtype=dtype, local_files_only=True, output_loading_info=True
+        folder, dtype=dtype, local_files_only=True, output_loading_info=True, **_placement(folder, device)
     )
     if model.config.num_labels != 1:
         raise DataError(
@@ -89,7 +91,7 @@ def load_reward_model(folder: Path, device: torch.device, dtype: torch.dtype) ->
         raise DataError(
             f"{folder} is no trained reward model: its weights lack {', '.join(sorted(info['missing_keys']))}"
         )
-    return _ready(model, device)
+    return model.eval().requires_grad_(False)
 
 
 def vocabulary(folder: Path) -> int:
@@ -141,8 +143,13 @@ def pad(
     return ids.to(device), mask.to(device)
 
 
-def _ready(model: Any, device: torch.device) -> Any:
-    return model.to(device).eval().requires_grad_(False)
+def _placement(folder: Path, device: torch.device) -> dict[str, Any]:
+    """Where `from_pretrained` puts the weights: on `device`, or over all GPUs when they fill half of one."""
+    if device.type != "cuda":
+        return {}
+    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    crowded = 2 * weights > torch.cuda.mem_get_info()[0]
+    return {"device_map": "auto" if crowded and torch.cuda.device_count() > 1 else {"": 0}}
 
 
 def _text_config(folder: Path) -> dict[str, Any]:

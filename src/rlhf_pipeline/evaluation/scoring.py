@@ -39,8 +39,8 @@ def _last_token_scores(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> tor
     if not hasattr(model, "score"):  # encoders keep their head under other names and pool by themselves
         return model(input_ids=ids, attention_mask=mask).logits[:, 0]
     hidden = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
-    last = mask.sum(dim=1) - 1
-    return model.score(hidden[torch.arange(len(ids), device=ids.device), last])[:, 0]
+    last = (mask.sum(dim=1) - 1).to(hidden.device)
+    return model.score(hidden[torch.arange(len(ids), device=hidden.device), last])[:, 0]
 
 
 @torch.inference_mode()
@@ -86,7 +86,7 @@ def _distribution(
     """Log-probabilities of the next token from position `first` on, [rows, positions, vocabulary]."""
     keep = ids.shape[1] - first
     logits = model(input_ids=ids, attention_mask=mask, use_cache=False, logits_to_keep=keep).logits
-    return torch.log_softmax(logits[:, :-1].float() / temperature, dim=-1)
+    return torch.log_softmax(logits[:, :-1].float() / temperature, dim=-1).to(ids.device)
 
 
 def _scoring_rows(config: Any, longest: int) -> int:
