@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from rlhf_pipeline.params import STAGE_SECTIONS, Params
+from rlhf_pipeline.params.load import read_yaml
 from scripts.stage_deps import sources
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +131,8 @@ def test_the_reader_follows_names_and_typed_arguments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stage", list(STAGE_SECTIONS))
 def test_a_stage_reads_only_what_it_declares(stage: str) -> None:
+    if "params.yaml" in read_yaml(ROOT / "dvc.yaml")["stages"][stage]["deps"]:
+        return  # it shows the whole file and runs again whenever that changes
     declared = STAGE_SECTIONS[stage]
     undeclared = {
         f"{path.relative_to(ROOT)}: {key}"
