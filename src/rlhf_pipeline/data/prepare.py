@@ -20,10 +20,9 @@ from ..errors import DataError
 from ..params.common import Data, Source
 from .items import Demonstration, Item, Message, Preference, Prompt
 from .source import RowItems, SetAside, SourceCounts, read_source
-from .tables import TableWriters
+from .tables import BENCHMARKS, TableWriters
 
 SET_ASIDE = "set_aside.parquet"
-BENCHMARKS = "benchmarks.parquet"
 BENCHMARK_SCHEMA = pa.schema([("benchmark", pa.string()), ("text", pa.string())])
 SET_ASIDE_SCHEMA = pa.schema(
     [

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from .. import paths, records
 
 BUFFERED_ROWS = 8192
+BENCHMARKS = "benchmarks.parquet"
+"""Beside the tables: the prompts of evaluation sets, which must not be trained on."""
 
 
 class TableWriters:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ... import paths
-from ..prepare import BENCHMARKS
+from ..tables import BENCHMARKS
 from .engine import DuckDBEngine
 from .fingerprints import Shingler
 from .relations import all_contents, quoted

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from ... import paths
 from ...params.training import ValidateData
 from ..chat import ChatTokenizer
-from ..prepare import BENCHMARKS
+from ..tables import BENCHMARKS
 from . import contamination, near_duplicates, tokens
 from .engine import DuckDBEngine
 from .relations import ALL_PROMPTS
