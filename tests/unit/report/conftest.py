@@ -56,7 +56,7 @@ SAMPLES = [
         "prompt_id": str(number),
         "sample": 0,
         "source": "synthetic",
-        "prompt": f"Question {number} <script>alert(1)</script>",
+        "prompt": f"Question {number} <script>alert(1)</script> about a {thing}",
         "response_sft": "before",
         "response_policy": f"after {number}",
         "gold_sft": 0.5,
@@ -64,7 +64,7 @@ SAMPLES = [
         "reward_sft": 0.0,
         "reward_policy": 1.0,
     }
-    for number, policy in enumerate((0.9, 0.2, 0.6))
+    for number, (policy, thing) in enumerate([(0.9, "lamp"), (0.2, "chair"), (0.6, "kettle")])
 ]
 DETAILS = {
     "by_source": {"synthetic": {"accuracy": 0.9, "pairs": 450}},
