@@ -22,7 +22,7 @@ def main() -> None:
     params, digest = load_stage("ppo")
     plan = launch.plan(params, digest, paths.workspace())
     with PPOWatch(params, plan.job.total_steps) as watch:
-        launch.run(plan, watch.step)
+        launch.run(plan, watch.step, watch.event)
     publish_policy(plan.job, params, plan.metrics, time.monotonic() - started, watch.startup_s)
 
 

@@ -7,7 +7,7 @@ kill goes into the ledger with each commit, so a resumed run has the same coeffi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,10 +16,15 @@ from typing import Any, Literal
 from ..checkpoints.disk import GIB
 from ..checkpoints.ledger import Ledger
 from ..checkpoints.restore import Restored
+from ..guards import door as guards
+from ..guards.monitor import GuardMonitor
+from ..guards.rules import non_finite
 from .job import Job
 from .kl_controllers import make_kl_controller
 from .rollback_rule import Decision, Validation, decide
 from .validation import Sample, rule_scores, win_scores
+
+KNOBS = ("kl_coef", "lr", "entropy_coeff")
 
 
 @dataclass
@@ -41,14 +46,20 @@ class Action:
 
 
 class RunControl:
-    """Everything about a run that outlives a step."""
+    """Everything about a run that outlives a step.
 
-    def __init__(self, job: Job):
+    Args:
+        announce: told in one sentence of every alarm, action and rollback.
+    """
+
+    def __init__(self, job: Job, announce: Callable[[str], None]):
         self.job = job
         self.params = job.typed_params()
         ppo = self.params.ppo
         self.knobs = Knobs(ppo.kl.loss.coef, ppo.actor.entropy_coeff)
         self.kl_controller = make_kl_controller(ppo.kl.reward)
+        self.monitor = GuardMonitor(self.params.guards)
+        self.announce = announce
         self.first_rewards: dict[str, float] = {}
         self.latest: Validation | None = None
         self.decision: Decision | None = None
@@ -116,36 +127,55 @@ class RunControl:
 
     # ---- after each step
 
-    def fault_in(self, metrics: Mapping[str, Any]) -> str | None:
-        """The first metric that is not finite, in words, unless guards.non_finite lets it pass."""
-        if self.params.guards.non_finite != "stop":
-            return None
-        for name, value in metrics.items():
-            if isinstance(value, (int, float)) and not math.isfinite(value):
-                return f"{name} is {value}"
-        return None
+    def ruined(self, metrics: Mapping[str, Any]) -> bool:
+        """Whether an update has left numbers that are not finite, so that its weights must not be used."""
+        return self.params.guards.non_finite == "stop" and non_finite(metrics) is not None
 
     def best(self) -> Restored | None:
         """The best committed step, verified, or None before the first commit."""
         return self.ledger.restore_best() if self.ledger.best() is not None else None
 
-    def after_step(self, step: int, metrics: Mapping[str, Any]) -> list[Action]:
-        """What is to be done now that `step` is finished and logged."""
+    def after_step(self, step: int, metrics: Mapping[str, Any]) -> Action | None:
+        """What is to be done now that `step` is finished."""
         decision, self.decision = self.decision, None
-        fault = self.fault_in(metrics)
-        if fault is not None:
-            decision = self._decide(Validation(step, math.nan, {}), fault)
-        if decision is None:
-            return []
-        if decision.action == "stop":
-            return [Action("stop", decision.reason)]
-        return [self._roll_back(step, decision.reason)] if decision.action == "rollback" else []
+        watch = self.monitor.observe(step, metrics)
+        for alarm in watch.alarms:
+            if alarm.is_new:
+                self._tell("alarm", step, guard=alarm.guard, text=str(alarm))
+        turned = [self._carry_out(action) for action in watch.actions if action.kind in KNOBS]
+        for action in watch.actions:
+            if action.kind == "rollback":
+                decision = self._decide(Validation(step, math.nan, {}), action.reason)
+            elif action.kind == "stop":
+                return Action("stop", action.reason)
+        if decision is not None and decision.action == "stop":
+            return Action("stop", decision.reason)
+        if decision is not None and decision.action == "rollback":
+            return self._roll_back(step, decision.reason)
+        return Action("knobs", "; ".join(turned)) if turned else None
+
+    def _carry_out(self, action: guards.Action) -> str:
+        knobs = self.knobs
+        if action.kind == "kl_coef":
+            self.kl_controller.scale(action.factor)
+            knobs.kl_loss_coef = action.new_value(knobs.kl_loss_coef)
+        elif action.kind == "lr":
+            knobs.lr_factor = action.new_value(knobs.lr_factor)
+        else:
+            knobs.entropy_coeff = action.new_value(knobs.entropy_coeff)
+        self._tell("action", action.step, guard=action.guard, what=action.kind, text=action.reason)
+        return action.reason
 
     def _roll_back(self, step: int, reason: str) -> Action:
         restored = self.ledger.restore_best()
         self.ledger.mark_rolled_back(step, restored.step, reason)
         self._take(restored)
+        self.announce(f"rolled back from step {step} to step {restored.step}: {reason}")
         return Action("rollback", reason, restored)
+
+    def _tell(self, kind: str, step: int, text: str, **facts: Any) -> None:
+        self.ledger.log(kind, step, text=text, **facts)
+        self.announce(f"step {step}: {kind}: {text}")
 
     # ---- state
 
@@ -153,6 +183,7 @@ class RunControl:
         return {
             "knobs": asdict(self.knobs),
             "kl_controller": self.kl_controller.state_dict(),
+            "guards": self.monitor.state_dict(),
             "first_rewards": self.first_rewards,
         }
 
@@ -168,6 +199,7 @@ class RunControl:
         state, rule = restored.state, self.params.rollback
         self.knobs = Knobs(**state["knobs"])
         self.kl_controller.load_state_dict(state["kl_controller"])
+        self.monitor.load_state_dict(state["guards"])
         self.first_rewards = dict(state["first_rewards"])
         for _ in range(self.ledger.rollbacks - restored.entry.rollbacks):
             self.knobs.lr_factor *= rule.lr_factor

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import Any
 
 from .job import Job
 
@@ -29,7 +30,7 @@ def main() -> int:
     return 0
 
 
-def start_ray(config: object) -> None:
+def start_ray(config: Any) -> None:
     """Start or join the Ray cluster with verl's runtime environment."""
     import ray
     from omegaconf import OmegaConf
@@ -37,12 +38,12 @@ def start_ray(config: object) -> None:
 
     runtime_env = get_ppo_ray_runtime_env(config)
     runtime_env.setdefault("env_vars", {})["TRANSFER_QUEUE_ENABLE"] = "1"
-    settings = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)  # type: ignore[attr-defined]
+    settings: Any = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
     given = {key: value for key, value in settings.pop("runtime_env", {}).items() if value is not None}
     ray.init(runtime_env={**runtime_env, **given}, **settings)
 
 
-def train(config: object) -> None:
+def train(config: Any) -> None:
     """Initialise TransferQueue and the trainer, train, and close both."""
     import transfer_queue
     from omegaconf import OmegaConf
@@ -51,13 +52,13 @@ def train(config: object) -> None:
     from verl.utils.config import validate_config
 
     importlib.import_module("rlhf_pipeline.ppo.trainer")  # registers itself with verl
-    config.transfer_queue.enable = True  # type: ignore[attr-defined]
+    config.transfer_queue.enable = True
     validate_config(
         config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
     )
-    trainer_class = get_trainer_cls(config.trainer.v1.trainer_mode)  # type: ignore[attr-defined]
+    trainer_class = get_trainer_cls(config.trainer.v1.trainer_mode)
     OmegaConf.resolve(config)
-    transfer_queue.init(config.transfer_queue)  # type: ignore[attr-defined]
+    transfer_queue.init(config.transfer_queue)
     succeeded = False
     try:
         trainer = trainer_class(config=config)

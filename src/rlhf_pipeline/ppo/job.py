@@ -15,6 +15,8 @@ from ..params import Params
 from ..publish import write_json
 
 JOB_VARIABLE = "RLHF_PPO_JOB"
+EVENT_MARK = "rlhf-event: "
+"""Starts a line of the driver's output that is meant for the user."""
 
 
 @dataclass(frozen=True)

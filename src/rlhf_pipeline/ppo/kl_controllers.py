@@ -17,7 +17,8 @@ from ..params.ppo import KLReward
 ADAPTIVE_CLIP = 0.2
 """Largest relative error that the adaptive controller reacts to (Ziegler et al. 2019, section 2.2)."""
 MOVING_AVERAGE_CLIP = 1.0
-LARGEST_OVERSHOOT = 10.0
+LARGEST_BOOST = 100.0
+"""Most that an overshoot multiplies the coefficient by at once."""
 LOWEST_SHARE, HIGHEST_SHARE = 1 / 50, 1000.0
 """Bounds of the moving_average base, as shares of the configured coefficient."""
 
@@ -86,7 +87,7 @@ class MovingAverageKLController(KLController):
 
     m    <- decay m + (1 - decay) KL               (the first KL as it is)
     base <- base (1 + clip(m / target - 1, -1, 1) n / horizon), within [1/50, 1000] of the configured coef
-    coef  = base max(1, min(m / target, 10)) ^ gain
+    coef  = base min(100, max(1, m / target) ^ gain)
     """
 
     kind = "moving_average"
@@ -103,8 +104,8 @@ class MovingAverageKLController(KLController):
     @property
     def value(self) -> float:
         """The base, raised while the average is above the target."""
-        overshoot = 1.0 if self.average is None else _clip(self.average / self.target, 1.0, LARGEST_OVERSHOOT)
-        return self.base * overshoot**self.gain
+        overshoot = 1.0 if self.average is None else max(1.0, self.average / self.target)
+        return self.base * min(LARGEST_BOOST, overshoot**self.gain)
 
     def update(self, current_kl: float, n_steps: int) -> None:
         """Move the average, then the base."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +21,15 @@ from typing import Any
 
 from .. import paths, process
 from ..backend.env import worker_env
-from ..errors import DataError, ParamsError
+from ..backend.versions import check_versions
+from ..errors import DataError, ParamsError, StageError
 from ..evaluation.gold import has_rule
 from ..hardware import Device, resolve_device
 from ..params import Params
 from ..publish import MANIFEST, sha256_of, write_text
+from ..warm.start import PPO_MODULES, warm_python
 from .compose import compose
-from .job import JOB_VARIABLE, Job
+from .job import EVENT_MARK, JOB_VARIABLE, Job
 from .metrics_log import MetricsLog
 from .overrides import AGENT_LOOP, TOOL_AGENT_LOOP, RunPaths, uses_reward_model, verl_config
 
@@ -54,6 +57,7 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
         ParamsError, DataError: for batches larger than the data, unknown verl keys, missing inputs.
     """
     device = resolve_device(params)
+    check_versions()
     scratch = workspace / paths.SCRATCH / "ppo" / _digest(params_digest, workspace)
     scratch.mkdir(parents=True, exist_ok=True)
     train_file = workspace / paths.table(paths.VALIDATED, "prompts", "train")
@@ -98,12 +102,19 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
     return Plan(job, scratch, device, _reward_env(params, workspace))
 
 
-def run(planned: Plan, on_metrics: Callable[[int, dict[str, Any]], None]) -> None:
-    """Run the driver to its end, handing each step's metrics to `on_metrics` as they come.
+def run(
+    planned: Plan, on_metrics: Callable[[int, dict[str, Any]], None], on_event: Callable[[str], None]
+) -> None:
+    """Run the driver to its end, handing on each step's metrics and each alarm, action or rollback.
 
     Raises:
         StageError: when the driver fails; what was committed to the ledger stays for the next run.
     """
+
+    def on_line(line: str) -> None:
+        if line.startswith(EVENT_MARK):
+            on_event(line.removeprefix(EVENT_MARK).rstrip())
+
     log = paths.log("ppo")
     params = planned.job.typed_params()
     with _short_temp() as temp, MetricsLog(planned.metrics, on_metrics) as metrics_log:
@@ -112,15 +123,36 @@ def run(planned: Plan, on_metrics: Callable[[int, dict[str, Any]], None]) -> Non
                 planned.device,
                 temp,
                 single_machine=params.hardware.ray_address is None,
+                attention=params.hardware.attention,
                 kv_cache_gib=params.ppo.rollout.kv_cache_gib,
             ),
+            **_cluster_token(params),
             **planned.env,
             JOB_VARIABLE: str(planned.scratch / "job.json"),
             "VERL_FILE_LOGGER_PATH": str(metrics_log.path),
         }
-        process.run(
-            [sys.executable, "-m", "rlhf_pipeline.ppo.driver"], log=log, env=env, name="ppo", grace_s=10.0
-        )
+        with _interpreter(planned, params, temp, env) as (python, more):
+            command = [python, "-m", "rlhf_pipeline.ppo.driver"]
+            process.run(command, log=log, env={**env, **more}, on_line=on_line, name="ppo", grace_s=10.0)
+
+
+def _cluster_token(params: Params) -> dict[str, str]:
+    """A local Ray asks for a token, of this run alone, so that no other user of the machine can join it."""
+    if params.hardware.ray_address is not None:
+        return {}
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+@contextmanager
+def _interpreter(
+    planned: Plan, params: Params, temp: Path, env: dict[str, str]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """A warm interpreter where forking is safe (CPU, all on this machine), else the ordinary one."""
+    if planned.device == "cpu" and params.hardware.ray_address is None:
+        with warm_python(temp, PPO_MODULES, env, paths.log("warm")) as warm:
+            yield warm
+    else:
+        yield sys.executable, {}
 
 
 def rows(parquet: Path) -> int:
@@ -195,8 +227,10 @@ def _reward_env(params: Params, workspace: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _short_temp() -> Any:
+def _short_temp() -> Iterator[Path]:
     """A folder whose path is short enough for Ray's and vLLM's sockets (107 bytes), removed afterwards.
+
+    When the job fails, Ray's own logs are kept in logs/ray/.
 
     One for each run: runs that share a temporary folder share socket names (every local Ray counts
     its jobs from 1).
@@ -204,5 +238,10 @@ def _short_temp() -> Any:
     folder = Path(tempfile.mkdtemp(prefix="rlhf-", dir=os.environ.get("RLHF_TMPDIR", "/tmp")))
     try:
         yield folder
+    except StageError:
+        session = folder / "ray" / "session_latest" / "logs"
+        if session.exists():
+            shutil.copytree(session, paths.LOGS / "ray", dirs_exist_ok=True, ignore_dangling_symlinks=True)
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -24,6 +24,7 @@ EXTRA_KEYS = frozenset(
         "reward.reward_model.rollout.enable_sleep_mode",
         "actor_rollout_ref.model.override_config.attn_implementation",
         "critic.model.override_config.attn_implementation",
+        "critic.model.override_config.new_value_head",
         "actor_rollout_ref.actor.fsdp_config.mixed_precision",
         "actor_rollout_ref.ref.fsdp_config.mixed_precision",
         "critic.fsdp.mixed_precision",
@@ -246,6 +247,8 @@ def _critic(params: Params, paths: RunPaths, device: str) -> dict[str, Any]:
         "critic.model.use_remove_padding": ppo.remove_padding,
         "critic.model.enable_gradient_checkpointing": ppo.gradient_checkpointing,
         "critic.model.override_config.attn_implementation": attention(params, device),
+        # Without a reward model the value head starts at zero on the policy's body.
+        "critic.model.override_config.new_value_head": not uses_reward_model(params),
         "critic.ppo_micro_batch_size_per_gpu": ppo.micro_batch_size_per_gpu,
         "critic.ppo_max_token_len_per_gpu": ppo.dynamic_batch.critic_tokens_per_gpu,
         "critic.cliprange_value": critic.value_clip,

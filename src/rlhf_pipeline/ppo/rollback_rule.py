@@ -1,8 +1,10 @@
 """When a validation score has dropped so far below the best that training should go back.
 
 Pure: scores in, a decision out. The rule is relative to the best score; by default a paired bootstrap on
-the same prompts must confirm the drop, because a validation of a few hundred prompts is noisy. Carrying
-the decision out is the trainer's job; the release step uses the same rule between two policies.
+the same prompts must confirm the drop, because a validation of a few hundred prompts is noisy. The 5%
+chance of error is for the run: it is shared among the validations (Bonferroni), since each is another
+chance to be fooled and the best of many is a lucky one. Carrying the decision out is the trainer's job;
+the release step uses the same rule between two policies.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from ..evaluation.statistics import resample_counts
 from ..params.training import Rollback
 
 CONFIDENCE = 0.95
-N_RESAMPLES = 4000
+MIN_RESAMPLES = 4000
+RESAMPLES_BEYOND = 20
+"""At least so many resamples are expected beyond the bound."""
 ROUNDING = 1e-9
 """A drop of exactly max_drop is no drop over max_drop, whatever the last bit of the scores says."""
 REFERENCE_SCORE = 0.6
@@ -45,7 +49,7 @@ class Decision:
     drop: float | None
     """Relative drop below the best score; None without a best score above zero."""
     upper_bound: float | None
-    """95% upper bound of mean(new - (1 - max_drop) best); None when the bootstrap was not asked."""
+    """Upper bound of mean(new - (1 - max_drop) best); None when the bootstrap was not asked."""
     good: bool
     """False for a confirmed drop or a fault: such a step never counts as best or last good."""
 
@@ -57,6 +61,7 @@ def decide(
     rollbacks_so_far: int,
     *,
     fault: str | None = None,
+    n_validations: int = 1,
     seed: int = 0,
 ) -> Decision:
     """Apply the rollback rule to a new validation.
@@ -64,6 +69,7 @@ def decide(
     Args:
         best: the best validation so far, before this one.
         fault: what makes the step bad whatever its score (NaN, exploded KL, dead rollouts), for the reason.
+        n_validations: validations planned for the whole run, among which the 5% is shared.
         seed: of the bootstrap; equal seeds give equal decisions.
 
     Raises:
@@ -84,7 +90,9 @@ def decide(
         return Decision("continue", said, None, drop, None, True)
     bound = None
     if rule.confirm == "paired_bootstrap":
-        bound = paired_upper_bound(new.by_prompt, best.by_prompt, rule.max_drop, seed=seed)
+        bound = paired_upper_bound(
+            new.by_prompt, best.by_prompt, rule.max_drop, n_validations=n_validations, seed=seed
+        )
         said += f"; 95% upper bound of new - {1 - rule.max_drop:.2g} best: {bound:+.4f}"
         if bound >= 0:
             return Decision("continue", f"{said}, not confirmed", None, drop, bound, True)
@@ -117,12 +125,18 @@ def _go_back(
 
 
 def paired_upper_bound(
-    new: Mapping[str, float], best: Mapping[str, float], max_drop: float, *, seed: int = 0
+    new: Mapping[str, float],
+    best: Mapping[str, float],
+    max_drop: float,
+    *,
+    n_validations: int = 1,
+    seed: int = 0,
 ) -> float:
     """One-sided 95% upper bound of mean(new - (1 - max_drop) best) over prompts, by paired bootstrap.
 
-    Below zero, the new scores are more than `max_drop` under the best, noise allowed for. A prompt whose
-    score is not finite counts as 0. Percentile bootstrap over prompts (Efron and Tibshirani 1993, ch. 13).
+    Below zero, the new scores are more than `max_drop` under the best, noise allowed for. With
+    `n_validations` comparisons planned the level of each is 1 - 0.05 / n_validations. A prompt whose score
+    is not finite counts as 0. Percentile bootstrap over prompts (Efron and Tibshirani 1993, ch. 13).
 
     Raises:
         ValueError: the prompts differ, or there are none.
@@ -133,22 +147,20 @@ def paired_upper_bound(
             f" {len(new.keys() & best.keys())} in both"
         )
     prompts = sorted(new)
-    pairs = np.nan_to_num(
-        np.array([[new[prompt], best[prompt]] for prompt in prompts], dtype=np.float64),
-        posinf=0.0,
-        neginf=0.0,
-    )
+    pairs = np.array([[new[prompt], best[prompt]] for prompt in prompts], dtype=np.float64)
+    pairs = np.nan_to_num(pairs, nan=0.0, posinf=0.0, neginf=0.0)
     differences = pairs[:, 0] - (1.0 - max_drop) * pairs[:, 1]
-    means = np.concatenate(
-        [counts @ differences for counts in resample_counts(len(prompts), N_RESAMPLES, seed)]
-    ) / len(prompts)
-    return float(np.quantile(means, CONFIDENCE))
+    error = _error_share(n_validations)
+    n_resamples = max(MIN_RESAMPLES, math.ceil(RESAMPLES_BEYOND / error))
+    drawn = [counts @ differences for counts in resample_counts(len(prompts), n_resamples, seed)]
+    return float(np.quantile(np.concatenate(drawn) / len(prompts), 1.0 - error))
 
 
 def smallest_visible_drop(
     n_prompts: int,
     max_drop: float,
     *,
+    n_validations: int = 1,
     score: float = REFERENCE_SCORE,
     correlation: float = 0.0,
     power: float = 0.8,
@@ -156,17 +168,17 @@ def smallest_visible_drop(
     """The true relative drop that the confirmed rule finds with probability `power` in one validation.
 
     For scores of 0 or 1 (bounded scores in between vary less, so it errs high), by the normal approximation:
-    (drop - max_drop) score = (z_0.95 + z_power) sd / sqrt(n), sd that of new - (1 - max_drop) best, with the
+    (drop - max_drop) score = (z_level + z_power) sd / sqrt(n), sd that of new - (1 - max_drop) best, with the
     spread of both taken at `score`. `correlation` is between the two scores of one prompt. Above 1 the rule
     cannot see even a fall to zero with that power.
     """
     keep = 1.0 - max_drop
     variance = score * (1.0 - score) * (1.0 + keep**2 - 2.0 * correlation * keep)
-    z = NormalDist().inv_cdf(CONFIDENCE) + NormalDist().inv_cdf(power)
+    z = NormalDist().inv_cdf(1.0 - _error_share(n_validations)) + NormalDist().inv_cdf(power)
     return max_drop + z * math.sqrt(variance / n_prompts) / score
 
 
-def preflight_statement(rule: Rollback, n_prompts: int) -> str:
+def preflight_statement(rule: Rollback, n_prompts: int, n_validations: int = 1) -> str:
     """One sentence on what this validation size can and cannot see, before the run starts."""
     if not rule.enabled:
         return "rollback is off (rollback.enabled: false)"
@@ -177,9 +189,13 @@ def preflight_statement(rule: Rollback, n_prompts: int) -> str:
             f"rollback acts on any drop over {rule.max_drop:.0%} (rollback.confirm: none); with {n_prompts}"
             f" validation prompts noise alone makes one in {chance:.0%} of validations"
         )
-    seen = smallest_visible_drop(n_prompts, rule.max_drop)
+    seen = smallest_visible_drop(n_prompts, rule.max_drop, n_validations=n_validations)
     size = f"a true drop of {seen:.0%}" if seen < 1 else "not even a fall to zero"
     return (
-        f"rollback acts on confirmed drops over {rule.max_drop:.0%}; with {n_prompts} validation prompts"
-        f" (0/1 scores around {REFERENCE_SCORE}) {size} is found in 4 of 5 validations"
+        f"rollback acts on confirmed drops over {rule.max_drop:.0%}; with {n_prompts} validation prompts and"
+        f" {n_validations} validations (0/1 scores around {REFERENCE_SCORE}) {size} is found in 4 of 5 cases"
     )
+
+
+def _error_share(n_validations: int) -> float:
+    return (1.0 - CONFIDENCE) / max(1, n_validations)

@@ -11,20 +11,29 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import transfer_queue as tq
 from omegaconf import open_dict
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from ..checkpoints.restore import Restored
+from ..guards.texts import rollout_repetition
 from .control import RunControl
-from .job import Job
+from .job import EVENT_MARK, Job
 from .overrides import TRAINER_MODE
 from .validation import keyed
 from .workers import CriticWorker, PolicyWorker
 
 POLL_INTERVAL_S = 0.02
 DATA_POSITION = "data.pt"
+TEXTS_WATCHED = 256
+"""Responses of each step that the repetition guard reads."""
+
+
+def announce(text: str) -> None:
+    """Tell the stage, which reads the driver's output (watch.py)."""
+    print(f"{EVENT_MARK}{text}", flush=True)
 
 
 class TrainingStopped(Exception):
@@ -53,12 +62,14 @@ class StepLogger:
 class RLHFTrainer(PPOTrainerSync):
     """Synchronous PPO with a ledger, rollback and guards."""
 
+    logger: Any
+
     def __init__(self, config: Any):
         with open_dict(config):
             # verl takes every mode but "sync" for an asynchronous one.
             config.trainer.v1.trainer_mode = "sync"
         super().__init__(config)
-        self.control = RunControl(Job.read())
+        self.control = RunControl(Job.read(), announce)
         if config.algorithm.use_kl_in_reward:
             self.kl_ctrl_in_reward = self.control.kl_controller
         self.step_metrics: dict[str, Any] = {}
@@ -107,14 +118,23 @@ class RLHFTrainer(PPOTrainerSync):
 
     def _after_step(self, metrics: dict[str, Any], step: int) -> None:
         """Let the control see the finished step and do what it says."""
-        for action in self.control.after_step(step, metrics):
-            if action.kind == "stop":
-                raise TrainingStopped(action.reason)
-            if action.kind == "rollback":
-                assert action.restored is not None
-                self._restore(action.restored)
-                self.checkpoint_manager.update_weights(self.global_steps)
-            self._set_knobs()
+        action = self.control.after_step(step, metrics)
+        if action is None:
+            return
+        if action.kind == "stop":
+            raise TrainingStopped(action.reason)
+        if action.restored is not None:
+            self._restore(action.restored)
+        self._set_knobs()
+        if action.restored is not None:
+            self.checkpoint_manager.update_weights(self.global_steps)
+
+    def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        super()._compute_metrics(batch, metrics, *args, **kwargs)
+        keys = batch.keys[:TEXTS_WATCHED]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["responses"])
+        texts = self.tokenizer.batch_decode(list(data["responses"].unbind()), skip_special_tokens=True)
+        metrics["rollout/repetition"] = rollout_repetition(texts)
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         result = super()._update_actor(batch, metrics)
@@ -122,7 +142,7 @@ class RLHFTrainer(PPOTrainerSync):
         return result
 
     def on_step_end(self) -> None:
-        if self.control.fault_in(self.step_metrics):
+        if self.control.ruined(self.step_metrics):
             # The weights may be ruined: bring back good ones before the rollout engine gets them.
             best = self.control.best()
             if best is not None:
@@ -143,7 +163,7 @@ class RLHFTrainer(PPOTrainerSync):
 
     def _validate(self) -> dict[str, Any]:
         """verl's validation, then one bounded score per prompt, then the save of this step."""
-        if self.control.fault_in(self.step_metrics):
+        if self.control.ruined(self.step_metrics):
             return {"val/skipped": 1.0}
         metrics = super()._validate()
         samples = keyed(

@@ -40,6 +40,11 @@ class PPOWatch:
         self.tracker.log(step, found)
         self.progress.update(step, **{name: found[name] for name in SHOWN if name in found})
 
+    def event(self, text: str) -> None:
+        """An alarm, action or rollback, in words."""
+        self.progress.note(text)
+        self.tracker.event(self.progress.step, "event", text)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -1,4 +1,4 @@
-"""verl's actor and critic workers with a door for the trainer's actions: learning rate, KL and entropy weights.
+"""verl's workers with a door for the trainer's actions: learning rate, KL and entropy weights.
 
 verl reads these once at start; changing them in a running job needs a method on the workers.
 """
@@ -28,6 +28,8 @@ def set_learning_rate_factor(engine: Any, factor: float) -> None:
 
 class PolicyWorker(ActorRolloutRefWorker):
     """Actor, reference and rollout side of verl's hybrid engine."""
+
+    loss_fn: Any
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_knobs(self, lr_factor: float, kl_loss_coef: float, entropy_coeff: float) -> None:
