@@ -16,11 +16,11 @@ from prefect.artifacts import create_image_artifact, create_markdown_artifact, c
 
 from rlhf_pipeline import errors, paths
 
+from .server import REPORTS_FILE
 from .training_run import STAGES
 from .watch import Api
 
-CURVE_COLUMNS = ("reward", "kl", "gold", "validation_score")
-REPORT_URL_FILE = Path(".rlhf/reports_url")
+CURVE_COLUMNS = ("reward", "kl", "validation_score")
 
 
 def show_results(folder: Path, api: Api, verdict: str) -> None:
@@ -82,7 +82,7 @@ def terminal_summary(folder: Path, wall_s: float | None = None) -> str:
 
 def report_url(folder: Path) -> str | None:
     """The report's address on the page server of `make ui`, while that runs."""
-    file = paths.workspace() / REPORT_URL_FILE
+    file = paths.workspace() / REPORTS_FILE
     if not file.is_file():
         return None
     base = file.read_text(encoding="utf-8").strip()

@@ -16,7 +16,7 @@ from uuid import UUID
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun, State, TaskRun
+from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
@@ -29,7 +29,8 @@ from rlhf_pipeline.errors import PipelineError
 from .artifacts import show_results
 from .console import Console
 from .dvc_tasks import Interrupted
-from .reconcile import RunRecord, forget, reconcile
+from .notify import HOOKS
+from .reconcile import RunRecord, reconcile
 from .release import Released, release
 from .training_run import Request, TrainingRun
 from .watch import Api, CancelRequested, Orders, Watch, tell_event
@@ -45,15 +46,7 @@ ends: list[State[Any]] = []
 """How this process's flow runs ended, known even when Prefect cannot be told."""
 
 
-def _forget(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
-    forget(flow_run.id)
-
-
-HOOKS = ("on_completion", "on_failure", "on_cancellation", "on_crashed")
-ENDS: dict[str, Any] = {hook: [_forget] for hook in HOOKS}
-
-
-@flow(name="train", flow_run_name=lambda: run_name(), persist_result=False, **ENDS)
+@flow(name="train", flow_run_name=lambda: run_name(), persist_result=False, **HOOKS)
 def train(
     overrides: dict[str, Any] | None = None,
     preset: str | None = None,

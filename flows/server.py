@@ -28,6 +28,7 @@ from rlhf_pipeline.publish import write_json
 API_URL = "PREFECT_API_URL"
 START_TIMEOUT_S = 120.0
 UI_FILE = Path(".rlhf/ui.json")
+REPORTS_FILE = Path(".rlhf/reports_url")
 # What one flow needs is events and task states; schedules and automations are for `make ui`.
 _IDLE_SERVICES = (
     "CANCELLATION_CLEANUP",
@@ -99,10 +100,12 @@ class Embedded:
 
 
 def quiet() -> None:
-    """Settings for every process of ours that loads Prefect: nothing phones home."""
+    """Settings for every process of ours that loads Prefect: nothing phones home, no call waits long."""
     # Without a network, the server's telemetry alone delays its start by 20 s.
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("DO_NOT_TRACK", "1")
+    # A dead server would hold each call for a minute; what it missed is reconciled at the next start.
+    os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "2")
 
 
 def database() -> dict[str, str]:
@@ -145,6 +148,16 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def require_free(port: int, option: str) -> None:
+    """Raise EnvironmentProblem when something listens on the port already."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise EnvironmentProblem(f"port {port} is in use; choose another with {option}") from None
 
 
 def _profile_has_api() -> bool:

@@ -18,6 +18,7 @@ from rlhf_pipeline import orphans
 from rlhf_pipeline.params import STAGE_SECTIONS
 
 from .cheap import COMPARISON, STAGE, environment
+from .prefect_api import Prefect
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,3 +79,10 @@ def workspace(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     yield folder
     for file in (folder / ".rlhf/processes").glob("*.json"):
         orphans.kill_marked(file.stem)
+
+
+@pytest.fixture
+def prefect(server: str, monkeypatch: pytest.MonkeyPatch) -> Prefect:
+    """The shared server, named in the environment."""
+    monkeypatch.setenv("PREFECT_API_URL", server)
+    return Prefect(server)

@@ -7,47 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-import httpx
-import pytest
 
 from rlhf_pipeline.params import STAGE_SECTIONS
 
 from .cheap import behave
+from .prefect_api import Prefect
 
 STAGES = list(STAGE_SECTIONS)
-
-
-class Prefect:
-    """What a server says about the last flow run."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def flow_runs(self) -> list[dict[str, Any]]:
-        return self._ask("flow_runs/filter", {"sort": "START_TIME_DESC"})
-
-    def task_states(self, flow_run: dict[str, Any]) -> dict[str, str]:
-        query = {"flow_runs": {"id": {"any_": [flow_run["id"]]}}}
-        return {run["name"]: run["state_name"] for run in self._ask("task_runs/filter", query)}
-
-    def artifacts(self, flow_run: dict[str, Any]) -> dict[str, str]:
-        query = {"artifacts": {"flow_run_id": {"any_": [flow_run["id"]]}}}
-        return {found["key"]: found["data"] for found in self._ask("artifacts/filter", query)}
-
-    def logs(self, flow_run: dict[str, Any]) -> list[str]:
-        query = {"logs": {"flow_run_id": {"any_": [flow_run["id"]]}}}
-        return [line["message"] for line in self._ask("logs/filter", query)]
-
-    def _ask(self, what: str, query: dict[str, Any]) -> Any:
-        return httpx.post(f"{self.url}/{what}", json=query, timeout=10).raise_for_status().json()
-
-
-@pytest.fixture
-def prefect(server: str, monkeypatch: pytest.MonkeyPatch) -> Prefect:
-    monkeypatch.setenv("PREFECT_API_URL", server)
-    return Prefect(server)
 
 
 def train(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -132,7 +98,7 @@ def test_a_worse_policy_is_rolled_back_and_a_better_one_promoted(workspace: Path
     run = prefect.flow_runs()[0]
     assert run["state_name"] == "RolledBack"
     assert prefect.task_states(run)["release"] == "RolledBack"
-    assert "a drop over 5% is confirmed on 50 prompts" in run["state"]["message"]
+    assert "new policy 0.400, promoted policy 0.600" in run["state"]["message"]
     assert os.readlink(workspace / "models/promoted") == promoted
     assert json.loads((workspace / "reports/release.json").read_text())["action"] == "rolled_back"
     # The same policy by another judgement: released by the command that follows a plain `dvc repro`.
