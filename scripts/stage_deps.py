@@ -1,4 +1,4 @@
-"""Which source files each DVC stage runs, read from the code, and dvc.yaml's `deps` kept equal to them.
+"""Which source files each DVC stage runs, read from the code; keeps dvc.yaml's `deps` and `params` true.
 
     python -m scripts.stage_deps           say what is missing or too much; exit code 1 if anything is
     python -m scripts.stage_deps --write   put it right
@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 
 from ruamel.yaml import YAML
+
+from rlhf_pipeline.params import STAGE_SECTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE_ROOTS = {"stages": ROOT, "rlhf_pipeline": ROOT / "src"}
@@ -69,8 +71,8 @@ def references(path: Path) -> tuple[frozenset[Path], frozenset[str]]:
                 names.add(match.group())
             elif re.match(r"^(verl|vllm)\.\w", node.value):
                 names.add(node.value)
-            elif re.fullmatch(r"[\w.-]+\.\w+", node.value) and (path.parent / node.value).is_file():
-                files.add(path.parent / node.value)
+            elif re.fullmatch(r"[\w.-]+", node.value):
+                files |= data_files(path.parent / node.value)
     outside = set()
     for name in names:
         ours = module_file(name)
@@ -93,6 +95,15 @@ def module_file(name: str) -> Path | None:
             if candidate.is_file():
                 return candidate
     return None
+
+
+def data_files(place: Path) -> set[Path]:
+    """A file that is no module, or the files of a folder that is no package."""
+    if place.is_file() and place.suffix != ".py":
+        return {place}
+    if place.is_dir() and not any(place.rglob("*.py")):
+        return {path for path in place.rglob("*") if path.is_file()}
+    return set()
 
 
 def plugins() -> list[Path]:
@@ -159,6 +170,10 @@ def main() -> int:
             print(f"{name}: missing {dep}")
         for dep in sorted(listed - set(needed)):
             print(f"{name}: not used {dep}")
+        if list(stage["params"]) != STAGE_SECTIONS[name]:
+            print(f"{name}: params are not {STAGE_SECTIONS[name]}")
+            wrong = True
+            stage["params"] = STAGE_SECTIONS[name]
         if listed != set(needed):
             wrong = True
             stage["deps"] = [dep for dep in stage["deps"] if not is_code(dep)] + needed

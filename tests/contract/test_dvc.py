@@ -114,6 +114,7 @@ def test_references_are_found_in_imports_strings_and_neighbouring_files(tmp_path
     assert module_file("rlhf_pipeline.ppo.driver") == ROOT / "src/rlhf_pipeline/ppo/driver.py"
     assert module_file("rlhf_pipeline.params.load.Params") == ROOT / "src/rlhf_pipeline/params/load.py"
     assert module_file("torch.nn") is None
+    assert any(file.suffix == ".html" for file in sources("report")), "the page's template"
     # ppo starts its driver by name, and the CPU backend by entry point.
     assert {
         ROOT / "src/rlhf_pipeline/ppo/driver.py",
