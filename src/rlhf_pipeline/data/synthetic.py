@@ -21,8 +21,10 @@ SOURCE = "synthetic"
 ABILITY = "desk_reply"
 DEMONSTRATION_KIND = 0.5
 DEMONSTRATION_RIGHT_ACTION = 0.95
+EDIT_SHARE = 0.75
+EDIT_SPOILS = 0.25
+CHANGE_OF_INTENT = 0.4
 SPOILT_SHARE = 0.35
-ONE_SLOT_SHARE = 0.35
 SMALLEST_GOLD_GAP = 0.08
 ANNOTATOR_SHARPNESS = 25.0
 LONGEST_REPLY_WORDS = 26
@@ -89,16 +91,20 @@ def _reply(intent: str, kind: float, right_action: float, rng: random.Random) ->
 
 
 def _pair(prompt: str, intent: str, rng: random.Random) -> tuple[str, str]:
-    """Two replies of clearly different gold, the better one first but for the annotator's slips."""
+    """Two replies of clearly different gold, the better one first but for the annotator's slips.
+
+    Most pairs are a reply and an edit of it: only such pairs teach a reward model in a hundred steps
+    that the action must answer this request, which no sentence shows by itself.
+    """
     while True:
-        first = _reply(intent, rng.uniform(0.2, 0.9), 0.7, rng)
-        if rng.random() < ONE_SLOT_SHARE:
-            second = list(first)
-            place = rng.choice([0, 1, 2, 2, 2, 3])
-            second[place] = _reply(intent, 0.6, 0.5, rng)[place]
+        first = _reply(intent, rng.uniform(0.2, 0.9), 0.75, rng)
+        if rng.random() < EDIT_SHARE:
+            spoils = rng.random() < EDIT_SPOILS
+            second = rng.choice(DEFECTS)(first, rng) if spoils else _one_change(first, intent, rng)
         else:
-            second = _reply(intent, rng.uniform(0.2, 0.9), 0.7, rng)
-        texts = [_finish(reply, rng) for reply in (first, second)]
+            other = _reply(intent, rng.uniform(0.2, 0.9), 0.75, rng)
+            second = rng.choice(DEFECTS)(other, rng) if rng.random() < SPOILT_SHARE else other
+        texts = [" ".join(" ".join(reply).split()[:LONGEST_REPLY_WORDS]) for reply in (first, second)]
         gap = gold_score(prompt, texts[0]) - gold_score(prompt, texts[1])
         if abs(gap) >= SMALLEST_GOLD_GAP:
             break
@@ -106,58 +112,67 @@ def _pair(prompt: str, intent: str, rng: random.Random) -> tuple[str, str]:
     return (texts[0], texts[1]) if first_wins else (texts[1], texts[0])
 
 
-def _finish(reply: list[str], rng: random.Random) -> str:
-    text = " ".join(reply) if rng.random() >= SPOILT_SHARE else rng.choice(DEFECTS)(reply, rng)
-    return " ".join(text.split()[:LONGEST_REPLY_WORDS])
+def _one_change(reply: list[str], intent: str, rng: random.Random) -> list[str]:
+    """The reply with one sentence of other manners, or with the right action for a wrong one or back."""
+    changed = list(reply)
+    if rng.random() < CHANGE_OF_INTENT:
+        place, was = grammar.SLOTS.index("action"), grammar.MEANINGS[reply[2]]
+        other = rng.choice([name for name in grammar.INTENTS if name != intent])
+        changed[place] = _sentence("action", other if was.intent == intent else intent, was.kind, rng)
+    else:
+        place = rng.randrange(len(reply))
+        was = grammar.MEANINGS[reply[place]]
+        changed[place] = _sentence(was.slot, was.intent or intent, not was.kind, rng)
+    return changed
 
 
-def _cut(reply: list[str], rng: random.Random) -> str:
+def _cut(reply: list[str], rng: random.Random) -> list[str]:
     words = " ".join(reply).split()
-    return " ".join(words[: rng.randrange(1, len(words))])
+    return words[: rng.randrange(1, len(words))]
 
 
-def _unended(reply: list[str], rng: random.Random) -> str:
-    return " ".join(reply)[:-1]
+def _unended(reply: list[str], rng: random.Random) -> list[str]:
+    return [*reply[:-1], reply[-1][:-1]]
 
 
-def _missing(reply: list[str], rng: random.Random) -> str:
+def _missing(reply: list[str], rng: random.Random) -> list[str]:
     keep = sorted(rng.sample(range(len(reply)), rng.randrange(1, len(reply))))
-    return " ".join(reply[place] for place in keep)
+    return [reply[place] for place in keep]
 
 
-def _repeated(reply: list[str], rng: random.Random) -> str:
+def _repeated(reply: list[str], rng: random.Random) -> list[str]:
     place = rng.randrange(len(reply))
-    return " ".join([*reply[: place + 1], *[reply[place]] * rng.randrange(1, 3), *reply[place + 1 :]])
+    return [*reply[: place + 1], *[reply[place]] * rng.randrange(1, 3), *reply[place + 1 :]]
 
 
-def _swapped(reply: list[str], rng: random.Random) -> str:
-    return " ".join(rng.sample(reply, len(reply)))
+def _swapped(reply: list[str], rng: random.Random) -> list[str]:
+    return rng.sample(reply, len(reply))
 
 
-def _garbled(reply: list[str], rng: random.Random) -> str:
+def _garbled(reply: list[str], rng: random.Random) -> list[str]:
     """One or two sentences lose a word, gain a stray one or have their words shuffled."""
     spoilt = list(reply)
     for place in rng.sample(range(len(reply)), rng.randrange(1, 3)):
         words = spoilt[place].split()
-        kind = rng.randrange(3)
-        if kind == 0:
+        fault = rng.randrange(3)
+        if fault == 0:
             del words[rng.randrange(len(words))]
-        elif kind == 1:
+        elif fault == 1:
             words.insert(rng.randrange(len(words)), rng.choice(" ".join(grammar.MEANINGS).split()))
         else:
             rng.shuffle(words)
         spoilt[place] = " ".join(words)
-    return " ".join(spoilt)
+    return spoilt
 
 
-def _rambling(reply: list[str], rng: random.Random) -> str:
-    return " ".join([*reply, *rng.choices(list(grammar.MEANINGS), k=2)])
+def _rambling(reply: list[str], rng: random.Random) -> list[str]:
+    return [*reply, *rng.choices(list(grammar.MEANINGS), k=2)]
 
 
-def _one_word(reply: list[str], rng: random.Random) -> str:
-    return rng.choice(["Yes.", "No.", "Hello", "The", "I", rng.choice(reply).split()[0]])
+def _one_word(reply: list[str], rng: random.Random) -> list[str]:
+    return [rng.choice(["Yes.", "No.", "Hello", "The", "I", rng.choice(reply).split()[0]])]
 
 
-DEFECTS: tuple[Callable[[list[str], random.Random], str], ...] = (
-    _cut, _cut, _unended, _unended, _missing, _repeated, _swapped, _garbled, _garbled, _rambling, _one_word,
+DEFECTS: tuple[Callable[[list[str], random.Random], list[str]], ...] = (
+    _cut, _cut, _unended, _missing, _repeated, _swapped, _garbled, _garbled, _rambling, _one_word,
 )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class Shingler:
 
     def __init__(self, n_words: int) -> None:
         self._n = n_words
-        self._words: dict[str, int] = {}
+        self._words = _WordHashes()
 
     def hashes(self, texts: Sequence[str]) -> tuple[Array, Array]:
         """uint64 n-gram hashes of all texts one after another, and their number per text.
@@ -37,7 +38,8 @@ class Shingler:
         """
         words = [WORD.findall(text.lower()) for text in texts]
         lengths = np.fromiter((len(one) for one in words), np.int64, len(words))
-        flat = np.fromiter((self._word(word) for one in words for word in one), np.uint64, int(lengths.sum()))
+        known = map(self._words.__getitem__, chain.from_iterable(words))
+        flat = np.fromiter(known, np.uint64, int(lengths.sum()))
         counts = np.maximum(lengths - self._n + 1, 1)
         first = np.repeat(np.cumsum(lengths) - lengths, counts)
         offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -49,13 +51,15 @@ class Shingler:
             found = _mixed(found * MULTIPLIER + word + np.uint64(place))
         return found, counts
 
-    def _word(self, word: str) -> int:
-        found = self._words.get(word)
-        if found is None:
-            if len(self._words) >= CACHED_WORDS:
-                self._words.clear()
-            encoded = word.encode()
-            found = self._words[word] = zlib.crc32(encoded) << 32 | zlib.crc32(encoded, 0x5EED)
+
+class _WordHashes(dict[str, int]):
+    """Word -> 64-bit hash, filled on demand and emptied before it grows without bound."""
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= CACHED_WORDS:
+            self.clear()
+        encoded = word.encode()
+        found = self[word] = zlib.crc32(encoded) << 32 | zlib.crc32(encoded, 0x5EED)
         return found
 
 
@@ -64,6 +68,10 @@ def _mixed(values: Any) -> Any:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
+
+
+SEEDS = _mixed(np.arange(1, BANDS * ROWS + 1, dtype=np.uint64))
+"""One permutation of the hashes each."""
 
 
 def bands(hashes: Array, counts: Array) -> Array:
@@ -77,7 +85,7 @@ def bands(hashes: Array, counts: Array) -> Array:
     for band in range(BANDS):
         key = np.full(len(counts), band, np.uint64)
         for row in range(ROWS):
-            permuted = _mixed(hashes ^ _mixed(np.uint64(band * ROWS + row + 1)))
+            permuted = _mixed(hashes ^ SEEDS[band * ROWS + row])
             key = _mixed(key * MULTIPLIER + np.minimum.reduceat(permuted, starts))
         keys[:, band] = key
     return keys

@@ -82,7 +82,7 @@ def anywhere(table: str, predicate: Predicate) -> str:
 
 def each_message(table: str, predicate: Predicate) -> str:
     """True when the predicate holds for any single message or response of a row."""
-    listed = f"len(list_filter({contents(table)}, lambda c: {predicate('c')})) > 0"
+    listed = f"len(list_filter({PROMPT_COLUMN[table]}, lambda m: {predicate('m.content')})) > 0"
     return " OR ".join([f"({listed})", *(f"({predicate(column)})" for column in RESPONSE_COLUMNS[table])])
 
 

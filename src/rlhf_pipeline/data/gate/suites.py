@@ -51,7 +51,8 @@ def suites(section: ValidateData, budgets: Budgets, chat: ChatTokenizer, has_ben
     """Suite name -> expectations, those switched off left out, empty suites too."""
     checks: list[Check] = []
     for table in section.tables:
-        checks += [*_of_table(table, section), *_of_tokens(table, budgets, chat), *_of_people(table, section)]
+        checks += [*_of_table(table, section), *_of_text(table), *_of_tokens(table, budgets, chat)]
+        checks += _of_people(table, section)
     checks += _between_splits(section, has_benchmarks)
     return _made(checks, section)
 
@@ -64,14 +65,18 @@ def _of_table(table: str, section: ValidateData) -> Iterator[Check]:
         yield Check(table, sets.ExpectPromptsToBeDistinct, table, "rows")
     yield Check(table, text.ExpectTextToBePresent, table, "text")
     yield Check(table, text.ExpectTurnsInOrder, table, "text")
-    yield Check(table, text.ExpectNoControlCharacters, table, "text")
-    yield Check(table, text.ExpectNoMojibake, table, "text")
     if table == "preferences":
         yield Check(table, pairs.ExpectChosenToDifferFromRejected, table, "pairs")
-        yield Check(table, pairs.ExpectChosenToDifferFromRejectedInSubstance, table, "pairs")
         yield Check(table, pairs.ExpectNoRepeatedPairs, table, "pairs")
         yield Check(table, pairs.ExpectNoContradictingPairs, table, "pairs")
         yield Check(table, pairs.ExpectNoLengthBias, table, "pairs", {"maximum": section.max_length_bias})
+
+
+def _of_text(table: str) -> Iterator[Check]:
+    yield Check("text", text.ExpectNoControlCharacters, table, table)
+    yield Check("text", text.ExpectNoMojibake, table, table)
+    if table == "preferences":
+        yield Check("text", pairs.ExpectChosenToDifferFromRejectedInSubstance, table, table)
 
 
 def _of_tokens(table: str, budgets: Budgets, chat: ChatTokenizer) -> Iterator[Check]:

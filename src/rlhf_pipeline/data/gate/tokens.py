@@ -17,7 +17,7 @@ from ... import paths
 from ..chat import RENDER_ERRORS, ChatTokenizer
 from .relations import quoted
 
-BATCH_ROWS = 4096
+BATCH_ROWS = 512
 TOKENIZER = "tokenizer"
 SCHEMA = pa.schema(
     [

@@ -17,16 +17,17 @@ SCRIPTS = (
 TELEPHONE = (
     r"\+\d{1,3}[ .-]?\(?\d{2,4}\)?([ .-]?\d{2,4}){2,3}\b|\(\d{3}\) ?\d{3}-\d{4}\b|\b\d{3}-\d{3}-\d{4}\b"
 )
-# Name -> (what a text must contain before the pattern is tried, the pattern).
 PERSONAL = {
-    "an e-mail address": ("@", r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}"),
-    "a telephone number": ("", TELEPHONE),
-    "an IP address": (".", r"\b(25[0-5]|2[0-4]\d|1?\d?\d)(\.(25[0-5]|2[0-4]\d|1?\d?\d)){3}\b"),
-    "a card number": ("", r"\b(4\d{3}|5[1-5]\d{2}|6011|3[47]\d{2})[ -]?\d{4}[ -]?\d{4}[ -]?\d{3,4}\b"),
-    "an account number (IBAN)": ("", r"\b[A-Z]{2}\d{2} ?([A-Z0-9]{4} ?){3,7}[A-Z0-9]{1,4}\b"),
-    "a social security number": ("-", r"\b\d{3}-\d{2}-\d{4}\b"),
-    "an access key": ("", r"\b(sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[A-Z0-9]{16})\b"),
+    "an e-mail address": r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}",
+    "a telephone number": TELEPHONE,
+    "an IP address": r"\b(25[0-5]|2[0-4]\d|1?\d?\d)(\.(25[0-5]|2[0-4]\d|1?\d?\d)){3}\b",
+    "a card number": r"\b(4\d{3}|5[1-5]\d{2}|6011|3[47]\d{2})[ -]?\d{4}[ -]?\d{4}[ -]?\d{3,4}\b",
+    "an account number (IBAN)": r"\b[A-Z]{2}\d{2} ?([A-Z0-9]{4} ?){3,7}[A-Z0-9]{1,4}\b",
+    "a social security number": r"\b\d{3}-\d{2}-\d{4}\b",
+    "an access key": r"\b(sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[A-Z0-9]{16})\b",
 }
+# One automaton looks for all of them in one pass.
+ANY_PERSONAL = "|".join(f"({pattern})" for pattern in PERSONAL.values())
 
 
 class ExpectNoPersonalData(RowExpectation):
@@ -37,20 +38,18 @@ class ExpectNoPersonalData(RowExpectation):
         " security numbers, access keys."
     )
 
-    def _kind(self) -> str:
-        text = " || chr(10) || ".join(f"coalesce({sql}, '')" for sql in relations.texts(self.table).values())
-        cases = " ".join(
-            f"WHEN {f'contains({text}, {relations.quoted(needed)}) AND ' if needed else ''}"
-            f"regexp_matches({text}, {relations.quoted(pattern)}) THEN {relations.quoted(name)}"
-            for name, (needed, pattern) in PERSONAL.items()
-        )
-        return f"CASE {cases} END"
-
     def offends(self) -> str:
-        return f"{self._kind()} IS NOT NULL"
+        return relations.anywhere(
+            self.table, lambda sql: f"regexp_matches({sql}, {relations.quoted(ANY_PERSONAL)})"
+        )
 
     def reason(self) -> str:
-        return f"'holds ' || {self._kind()}"
+        text = " || chr(10) || ".join(f"coalesce({sql}, '')" for sql in relations.texts(self.table).values())
+        cases = " ".join(
+            f"WHEN regexp_matches({text}, {relations.quoted(pattern)}) THEN {relations.quoted(name)}"
+            for name, pattern in PERSONAL.items()
+        )
+        return f"'holds ' || CASE {cases} END"
 
 
 class ExpectResponsesInThePromptsScript(RowExpectation):
@@ -60,17 +59,20 @@ class ExpectResponsesInThePromptsScript(RowExpectation):
 
     def offends(self) -> str:
         prompt = relations.all_contents(self.table)
-        return " OR ".join(
-            f"(regexp_matches({prompt}, '\\p{{L}}') AND regexp_matches({side}, '\\p{{L}}')"
-            f" AND NOT ({self._shared(prompt, side)}))"
-            for side in relations.RESPONSE_COLUMNS[self.table]
-        )
+        sides = relations.RESPONSE_COLUMNS[self.table]
+        # Text of ASCII only is in Latin letters, or in none.
+        ascii_only = " AND ".join(f"strlen({sql}) = length({sql})" for sql in (prompt, *sides))
+        strays = " OR ".join(self._strays(prompt, side) for side in sides)
+        return f"CASE WHEN {ascii_only} THEN false ELSE {strays} END"
 
-    def _shared(self, prompt: str, side: str) -> str:
-        return " OR ".join(
-            f"(regexp_matches({prompt}, '\\p{{{script}}}') AND regexp_matches({side}, '\\p{{{script}}}'))"
-            for script in SCRIPTS
-        )
+    def _strays(self, prompt: str, side: str) -> str:
+        """Whether prompt and side have letters but no script in common; each test only if it is needed."""
+
+        def both(script: str) -> str:
+            return " AND ".join(f"regexp_matches({sql}, '\\p{{{script}}}')" for sql in (prompt, side))
+
+        shared = " ".join(f"WHEN {both(script)} THEN false" for script in SCRIPTS)
+        return f"CASE {shared} ELSE {both('L')} END"
 
     def reason(self) -> str:
         return "'a response is written in another script than its prompt'"

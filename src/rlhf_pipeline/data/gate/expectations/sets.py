@@ -62,12 +62,11 @@ class ExpectPromptsInOneSplit(_InOneSplit):
 
 
 class ExpectNormalisedPromptsInOneSplit(_InOneSplit):
-    """No prompt is in two splits when case, white space and punctuation are ignored."""
+    """No prompt is in two splits when case, width and white space are ignored."""
 
-    statement: ClassVar[str] = (
-        "No prompt is in two splits when case, white space and punctuation are ignored."
-    )
-    key: ClassVar[str] = "normalised(text)"
+    statement: ClassVar[str] = "No prompt is in two splits when case, width and white space are ignored."
+    # prepare_data's id of a prompt is the hash of exactly that (records.prompt_id).
+    key: ClassVar[str] = "prompt_id"
 
 
 class ExpectPromptsToBeDistinct(RowExpectation):

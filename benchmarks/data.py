@@ -1,0 +1,214 @@
+"""How fast the data gate is, and how much memory it takes: `python -m benchmarks.data [rows ...]`.
+
+For each size, preference pairs of about 1 kB are made and measured, every measurement in a process of
+its own: a bare pyarrow scan with lengths, the basic suite beside it, and the slower suites. Prints a
+table and writes benchmarks/results/data.json. Made text only; nothing here judges real data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from rlhf_pipeline import paths, records
+from rlhf_pipeline.data.chat import ChatTokenizer
+from rlhf_pipeline.models.tokenizer import make_tokenizer
+
+SIZES = (100_000, 1_000_000, 10_000_000)
+SLOW_ROWS = 1_000_000
+"""Above so many rows only the scan and the basic suite are measured."""
+RESULTS = Path("benchmarks/results/data.json")
+BATCH_ROWS = 50_000
+TOKENIZER = "tokenizer"
+TEXT_COLUMNS = ["prompt", "chosen", "rejected"]
+
+
+def main(arguments: list[str]) -> int:
+    sizes = [int(argument) for argument in arguments] or list(SIZES)
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="rlhf-bench-", dir=os.environ.get("TMPDIR")) as folder:
+        for size in sizes:
+            prepared = Path(folder) / str(size)
+            make_prepared(prepared, size)
+            make_tokenizer(2048, 4096).save_pretrained(str(prepared / TOKENIZER))
+            measured = {name: _in_child(name, prepared, size) for name in MEASURES if _is_wanted(name, size)}
+            rows += [_row(name, size, measured) for name in measured]
+            for row in rows[-len(measured) :]:
+                print(_line(row), flush=True)
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    RESULTS.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n", encoding="utf-8")
+    print(f"written to {RESULTS}")
+    return 0
+
+
+def _is_wanted(name: str, size: int) -> bool:
+    return size <= SLOW_ROWS or name in ("scan", "basic")
+
+
+def _row(name: str, size: int, measured: dict[str, dict[str, float]]) -> dict[str, float | str]:
+    one = measured[name]
+    rows_per_s = size / one["seconds"]
+    yardstick = one.get("yardstick_seconds", measured["scan"]["seconds"])
+    return {
+        "rows": size,
+        "measure": name,
+        "rows_per_s": round(rows_per_s),
+        "ratio": round(yardstick / one["seconds"], 3),
+        "yardstick": "raw encode_batch" if "yardstick_seconds" in one else "bare scan",
+        "peak_mb": round(one["peak_mb"]),
+    }
+
+
+def _line(row: dict[str, float | str]) -> str:
+    return (
+        f"{row['rows']:>12,} rows  {row['measure']:<16} {row['rows_per_s']:>12,} rows/s"
+        f"  {row['ratio']:>6} of {row['yardstick']:<16} {row['peak_mb']:>6,} MB peak"
+    )
+
+
+def _in_child(name: str, prepared: Path, size: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.data", "--measure", name, str(prepared), str(size)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def make_prepared(folder: Path, n_rows: int) -> None:
+    """Write prepared tables whose preferences hold `n_rows` training pairs of about 1 kB."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"{a}{b}" for a in ("ba", "ce", "di", "fo", "gu", "la", "me", "ni") for b in "nrstlm"])
+    pool = pa.array(
+        [" ".join(words[rng.integers(0, len(words), 14)]).capitalize() + ". " for _ in range(20_000)]
+    )
+
+    def text(first: int, rows: int, sentences: int) -> pa.Array:
+        parts = [pc.take(pool, pa.array(rng.integers(0, len(pool), rows))) for _ in range(sentences)]
+        return pc.binary_join_element_wise(
+            *parts, pc.cast(pa.array(np.arange(first, first + rows)), pa.string()), ""
+        )
+
+    sizes = {"train": n_rows, "validation": 1_000, "test": 1_000}
+    first = 0
+    for table in paths.TABLES:
+        for split in paths.SPLITS:
+            path = paths.table(folder, table, split)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with pq.ParquetWriter(path, records.SCHEMAS[table], compression="zstd") as writer:
+                left = sizes[split] if table == "preferences" else 0
+                while left:
+                    rows = min(left, BATCH_ROWS)
+                    writer.write_table(_pairs(first, rows, text))
+                    first, left = first + rows, left - rows
+
+
+def _pairs(first: int, rows: int, text: Callable[[int, int, int], pa.Array]) -> pa.Table:
+    identifiers = pc.utf8_lpad(pc.cast(pa.array(np.arange(first, first + rows)), pa.string()), 16, "0")
+    user = pa.StructArray.from_arrays([pa.array(["user"] * rows), text(first, rows, 2)], ["role", "content"])
+    prompt = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), user)
+    columns = [
+        identifiers, prompt, text(first, rows, 6), text(first, rows, 6),
+        pa.array(["bench"] * rows), pa.nulls(rows, pa.float64()),
+    ]  # fmt: skip
+    return pa.table(columns, schema=records.PREFERENCES)
+
+
+def _batches(prepared: Path) -> Iterable[pa.RecordBatch]:
+    scanner = ds.dataset(paths.table(prepared, "preferences", "train")).scanner(columns=TEXT_COLUMNS)
+    return scanner.to_batches()
+
+
+def scan(prepared: Path, scratch: Path) -> dict[str, float]:
+    """The yardstick: read the texts and sum their lengths."""
+    start = time.perf_counter()
+    total = 0
+    for batch in _batches(prepared):
+        prompt = pc.list_flatten(batch["prompt"]).field("content")
+        total += sum(
+            pc.sum(pc.binary_length(column)).as_py()
+            for column in (prompt, batch["chosen"], batch["rejected"])
+        )
+    return {"seconds": time.perf_counter() - start, "text_bytes": total}
+
+
+def suite(name: str) -> Callable[[Path, Path], dict[str, float]]:
+    """A measurement of one suite of the gate over the preferences."""
+
+    def measure(prepared: Path, scratch: Path) -> dict[str, float]:
+        from rlhf_pipeline.data.gate import facts, relations, run, suites
+        from rlhf_pipeline.data.validate import MEMORY_GIB
+        from rlhf_pipeline.params.load import load
+
+        section = load().validate_data.model_copy(update={"tables": ["preferences"]})
+        budgets, chat = suites.Budgets(512, 512), ChatTokenizer(prepared / TOKENIZER)
+        wanted = {name: suites.suites(section, budgets, chat, False)[name]}
+        gate = run.Gate(relations.relations(prepared), scratch, MEMORY_GIB)
+        start = time.perf_counter()
+        tables = {one.table for one in wanted[name]}
+        facts.make(gate.engine, tables, prepared, section, budgets, chat, scratch)
+        outcome = gate.run(wanted)
+        seconds = time.perf_counter() - start
+        if any(one.exception for one in outcome.findings):
+            raise SystemExit("\n".join(str(one.exception) for one in outcome.findings))
+        return {"seconds": seconds}
+
+    return measure
+
+
+def tokens(prepared: Path, scratch: Path) -> dict[str, float]:
+    """Token facts of every row, beside encode_batch_fast of the same texts already in memory."""
+    from rlhf_pipeline.data.gate.tokens import measure
+
+    chat = ChatTokenizer(prepared / TOKENIZER)
+    raw = 0.0
+    for batch in _batches(prepared):
+        columns = batch.to_pydict()
+        prompts = [chat.render(messages, True) for messages in columns["prompt"]]
+        for texts in (prompts, columns["chosen"], columns["rejected"]):
+            start = time.perf_counter()
+            chat.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+            raw += time.perf_counter() - start
+    start = time.perf_counter()
+    measure(chat, prepared, "preferences", 512, scratch / "tokens.parquet")
+    return {"seconds": time.perf_counter() - start, "yardstick_seconds": raw}
+
+
+MEASURES: dict[str, Callable[[Path, Path], dict[str, float]]] = {
+    "scan": scan,
+    "basic": suite("preferences"),
+    "text": suite("text"),
+    "splits": suite("splits"),
+    "personal data": suite("personal data"),
+    "scripts": suite("scripts"),
+    "near duplicates": suite("near duplicates"),
+    "tokens": tokens,
+}
+
+
+def measured_here(name: str, prepared: Path) -> None:
+    """Run one measurement in this process and print it as JSON."""
+    with tempfile.TemporaryDirectory(prefix="rlhf-bench-scratch-") as scratch:
+        found = MEASURES[name](prepared, Path(scratch))
+    # Linux gives kilobytes.
+    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        measured_here(sys.argv[2], Path(sys.argv[3]))
+    else:
+        sys.exit(main(sys.argv[1:]))
