@@ -10,6 +10,7 @@ import os
 import resource
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,13 +58,10 @@ def test_a_write_refused_at_any_byte_of_a_commit(tmp_path):
             refused = 0
             for number, limit in enumerate(LIMITS, start=2):
                 (ledger.begin(number) / "model.bin").write_bytes(b"w" * 100)
-                limited(limit)
-                problem = refusal(
-                    limit,
-                    lambda number=number: ledger.commit(
-                        number, score=0.5 + number / 1000, scores_by_prompt={"p": 0.5}
-                    ),
+                commit = partial(
+                    ledger.commit, number, score=0.5 + number / 1000, scores_by_prompt={"p": 0.5}
                 )
+                problem = refusal(limit, commit)
                 refused += problem is not None
                 assert problem is None or f"committing step {number} failed: File too large" in problem
                 assert ledger.best() is not None

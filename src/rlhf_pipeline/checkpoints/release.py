@@ -88,6 +88,7 @@ class Releases:
         *,
         scores_by_prompt: Mapping[str, float] | None = None,
         reason: str = "",
+        made_in: Path | None = None,
     ) -> Version:
         """Keep a policy folder as a version and make it the promoted one; equal content is one version.
 
@@ -95,6 +96,7 @@ class Releases:
             policy: a published folder with its manifest, such as models/policy. It is only read.
             metrics: flat figures to show beside the version; values that are not finite are left out.
             scores_by_prompt: kept beside it.
+            made_in: workspace whose dvc.lock and git commit are recorded, when it is not this one.
 
         Raises:
             CheckpointError: the folder does not match its manifest, or another process holds the releases.
@@ -107,7 +109,8 @@ class Releases:
             log = self.log()
             version = log.kept_with(manifest_sha256)
             if version is None:
-                version = self._take_in(policy, log, manifest_sha256, metrics, scores_by_prompt)
+                source = made_in or self.workspace
+                version = self._take_in(policy, source, log, manifest_sha256, metrics, scores_by_prompt)
                 log = log.with_version(version)
             else:
                 verify(self.policy_of(version))
@@ -163,6 +166,7 @@ class Releases:
     def _take_in(
         self,
         policy: Path,
+        made_in: Path,
         log: ReleaseLog,
         manifest_sha256: str,
         metrics: Mapping[str, float],
@@ -178,7 +182,7 @@ class Releases:
         verify(target)
         if scores_by_prompt is not None:
             write_json(work / SCORES, dict(scores_by_prompt))
-        dvc_lock = self.workspace / DVC_LOCK
+        dvc_lock = made_in / DVC_LOCK
         if dvc_lock.is_file():
             shutil.copyfile(dvc_lock, work / DVC_LOCK)
         sync_tree(target)
@@ -188,7 +192,7 @@ class Releases:
             manifest_sha256=manifest_sha256,
             promoted_at=_now(),
             metrics={name: float(value) for name, value in metrics.items() if value - value == 0},
-            git_commit=git_commit(self.workspace),
+            git_commit=git_commit(made_in),
             has_dvc_lock=dvc_lock.is_file(),
             size_bytes=folder_bytes(work),
             kept=True,

@@ -16,14 +16,15 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..evaluation.statistics import resample_counts
 from ..params.training import Rollback
 
 CONFIDENCE = 0.95
 MIN_RESAMPLES = 4000
 RESAMPLES_BEYOND = 20
 """At least so many resamples are expected beyond the bound."""
+DRAWS_AT_ONCE = 2_000_000
 ROUNDING = 1e-9
 """A drop of exactly max_drop is no drop over max_drop, whatever the last bit of the scores says."""
 REFERENCE_SCORE = 0.6
@@ -152,8 +153,7 @@ def paired_upper_bound(
     differences = pairs[:, 0] - (1.0 - max_drop) * pairs[:, 1]
     error = _error_share(n_validations)
     n_resamples = max(MIN_RESAMPLES, math.ceil(RESAMPLES_BEYOND / error))
-    drawn = [counts @ differences for counts in resample_counts(len(prompts), n_resamples, seed)]
-    return float(np.quantile(np.concatenate(drawn) / len(prompts), 1.0 - error))
+    return float(np.quantile(_resampled_means(differences, n_resamples, seed), 1.0 - error))
 
 
 def smallest_visible_drop(
@@ -195,6 +195,15 @@ def preflight_statement(rule: Rollback, n_prompts: int, n_validations: int = 1) 
         f"rollback acts on confirmed drops over {rule.max_drop:.0%}; with {n_prompts} validation prompts and"
         f" {n_validations} validations (0/1 scores around {REFERENCE_SCORE}) {size} is found in 4 of 5 cases"
     )
+
+
+def _resampled_means(values: NDArray[np.float64], n_resamples: int, seed: int) -> NDArray[np.float64]:
+    """Means of resamples with replacement, shape [n_resamples], drawn in blocks that fit in memory."""
+    random = np.random.default_rng(seed)
+    rows = max(1, DRAWS_AT_ONCE // values.size)
+    blocks = (min(rows, n_resamples - start) for start in range(0, n_resamples, rows))
+    drawn = [values[random.integers(values.size, size=(block, values.size))].mean(axis=1) for block in blocks]
+    return np.concatenate(drawn)
 
 
 def _error_share(n_validations: int) -> float:

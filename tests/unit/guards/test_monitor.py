@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def guards(non_finite: str = "stop", **actions: str) -> Guards:
     )
 
 
-def ramp(monitor: GuardMonitor, start: int, stop: int) -> list[tuple[int, list[str], list[str]]]:
+def ramp(monitor: GuardMonitor, start: int, stop: int) -> list[tuple[int, list[str], list[Any]]]:
     """KL of 0.1 for 8 steps, then 1.6 times more each step; step, new alarms, actions."""
     seen = []
     for step in range(start, stop):

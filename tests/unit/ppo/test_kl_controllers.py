@@ -47,7 +47,7 @@ def test_moving_average_by_hand():
     controller.update(0.03, 10)
     assert controller.average == pytest.approx(0.09, rel=1e-12)
     assert controller.value == pytest.approx(0.105 * 0.99, rel=1e-12)
-    # m = 0.5 x 0.09 + 0.5 x 3.91 = 2.0: error clipped to 1, raised by 10^2, not 20^2.
+    # m = 0.5 x 0.09 + 0.5 x 3.91 = 2.0: error clipped to 1, raised by 100, not 20^2.
     controller.update(3.91, 10)
     assert controller.value == pytest.approx(0.105 * 0.99 * 1.1 * 100, rel=1e-12)
 

@@ -123,7 +123,7 @@ def runs_with_a_false_rollback(rule: Rollback, n_prompts: int, n_validations: in
         best = None
         for step in range(n_validations):
             new = validation(step, (draw.uniform(size=n_prompts) < 0.6).astype(float).tolist())
-            if decide(new, best, rule, 0).action == "rollback":
+            if decide(new, best, rule, 0, n_validations=n_validations).action == "rollback":
                 fired += 1
                 break
             if best is None or new.score > best.score:
@@ -131,14 +131,24 @@ def runs_with_a_false_rollback(rule: Rollback, n_prompts: int, n_validations: in
     return fired / n_runs
 
 
-def test_noise_alone_nearly_always_fires_the_bare_rule_and_rarely_the_confirmed_one(monkeypatch):
-    monkeypatch.setattr(rollback_rule, "N_RESAMPLES", 300)
-    assert runs_with_a_false_rollback(BARE, 500, 20, 40) > 0.9
-    assert runs_with_a_false_rollback(RULE, 500, 20, 40) <= 0.2
+def test_noise_alone_nearly_always_fires_the_bare_rule_and_rarely_the_confirmed_one():
+    assert runs_with_a_false_rollback(BARE, 500, 20, 30) > 0.9
+    assert runs_with_a_false_rollback(RULE, 500, 20, 10) <= 0.1
+
+
+def test_more_validations_ask_for_more_evidence():
+    draw = np.random.default_rng(8)
+    new, best = (dict(enumerate(draw.uniform(size=300))) for _ in range(2))
+    bounds = [paired_upper_bound(new, best, 0.05, n_validations=planned) for planned in (1, 5, 50)]
+    assert bounds == sorted(bounds)
+    differences = np.array([new[key] - 0.95 * best[key] for key in new])
+    # The 99.9% point of the normal distribution is 3.0902.
+    expected = differences.mean() + 3.0902 * differences.std() / math.sqrt(300)
+    assert bounds[2] == pytest.approx(expected, abs=0.006)
 
 
 def test_the_stated_smallest_drop_is_found_as_often_as_stated(monkeypatch):
-    monkeypatch.setattr(rollback_rule, "N_RESAMPLES", 300)
+    monkeypatch.setattr(rollback_rule, "MIN_RESAMPLES", 300)
     n_prompts, score = 400, 0.6
     drop = smallest_visible_drop(n_prompts, 0.05, score=score)
     # (1.6449 + 0.8416) x sqrt(0.24 x (1 + 0.9025) / 400) / 0.6 + 0.05
@@ -153,7 +163,9 @@ def test_the_stated_smallest_drop_is_found_as_often_as_stated(monkeypatch):
 
 
 def test_the_statement_before_the_run():
-    assert "a true drop of 30% is found in 4 of 5 validations" in preflight_statement(RULE, 128)
+    # 0.05 + (2.8070 + 0.8416) x sqrt(0.24 x 1.9025 / 128) / 0.6 = 0.413
+    assert "20 validations (0/1 scores around 0.6) a true drop of 41%" in preflight_statement(RULE, 128, 20)
+    assert "a true drop of 30% is found in 4 of 5 cases" in preflight_statement(RULE, 128)
     assert "not even a fall to zero" in preflight_statement(RULE, 8)
     assert "one in 31% of validations" not in preflight_statement(RULE, 128)
     assert "off" in preflight_statement(RULE.model_copy(update={"enabled": False}), 128)
