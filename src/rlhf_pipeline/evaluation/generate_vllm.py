@@ -60,14 +60,25 @@ def main(job: Path, out: Path) -> None:
     if sampling.device != "cpu":
         engine["gpu_memory_utilization"] = sampling.gpu_memory_utilization
     wishes = [
-        SamplingParams(temperature=sampling.temperature, max_tokens=sampling.max_tokens, seed=request.seed)
+        SamplingParams(
+            temperature=sampling.temperature,
+            max_tokens=sampling.max_tokens,
+            seed=request.seed,
+            detokenize=False,
+        )
         for request in requests
     ]
-    answers = LLM(**engine).generate(
+    model = LLM(**engine)
+    answers = model.generate(
         [TokensPrompt(prompt_token_ids=request.prompt_ids) for request in requests], wishes, use_tqdm=False
     )
     rows = [
-        [list(first.token_ids), first.text, first.finish_reason == "stop"]
+        [
+            list(first.token_ids),
+            # vLLM's own text, made token by token, drops a character that is cut off at the end.
+            model.get_tokenizer().decode(first.token_ids, skip_special_tokens=True),
+            first.finish_reason == "stop",
+        ]
         for first in (answer.outputs[0] for answer in answers)
     ]
     out.write_text(json.dumps(rows), encoding="utf-8")

@@ -12,7 +12,7 @@ from rlhf_pipeline.params import parse
 from .conftest import save_tiny
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_vllm_gives_the_greedy_answers_of_torch_and_seeds_every_request(
     tiny: Any, params: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:
