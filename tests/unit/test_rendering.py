@@ -1,4 +1,4 @@
-"""Rendering with the tiny tokenizer: the same tokens that sampling would have produced, and clear refusals."""
+"""Rendering with the tiny tokenizer: the same tokens as sampling produces, and clear refusals."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_a_cut_response_has_no_eos(tokenizer: Any) -> None:
 
 
 def test_arrow_rows_render_like_plain_messages(tokenizer: Any) -> None:
-    with_more = [{**message, "name": None} for message in MESSAGES]
+    with_more: Any = [{**message, "name": None} for message in MESSAGES]
     assert render_prompt(tokenizer, with_more) == render_prompt(tokenizer, MESSAGES)
 
 
