@@ -15,11 +15,18 @@ from .overrides import EXTRA_KEYS
 
 
 def compose(
-    keys: Mapping[str, Any], user_keys: Mapping[str, Any] | None = None, strategy: str = "fsdp2"
+    keys: Mapping[str, Any],
+    user_keys: Mapping[str, Any] | None = None,
+    strategy: str = "fsdp2",
+    *,
+    extra_keys: frozenset[str] = EXTRA_KEYS,
+    name: str | None = None,
 ) -> Any:
     """The composed `omegaconf.DictConfig` for these keys.
 
     Args:
+        extra_keys: fields of verl's dataclasses that its yaml files leave out.
+        name: verl's configuration file; by default the PPO trainer's for this strategy.
         user_keys: the part of `keys` that came from ppo.verl_overrides, for the error message.
 
     Raises:
@@ -27,11 +34,11 @@ def compose(
     """
     from omegaconf import OmegaConf, open_dict
 
-    config = defaults("ppo_megatron_trainer" if strategy == "megatron" else "ppo_trainer")
+    config = defaults(name or ("ppo_megatron_trainer" if strategy == "megatron" else "ppo_trainer"))
     OmegaConf.set_struct(config, True)
     unknown = []
     for key, value in keys.items():
-        if key in EXTRA_KEYS:
+        if key in extra_keys:
             with open_dict(config):
                 OmegaConf.update(config, key, value, merge=True, force_add=True)
         elif not _known(config, key):

@@ -1,0 +1,70 @@
+"""Runs a training module on one process or several: plain Python for one, torchrun for more.
+
+One process needs no launcher, whose own start costs a torch import.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from .. import paths, process
+from ..backend.env import worker_env
+from ..params import Params
+
+
+def run_module(
+    module: str,
+    arguments: list[str],
+    params: Params,
+    device: str,
+    name: str,
+    on_line: Callable[[str], None] | None,
+) -> None:
+    """Run `module` with `hardware.n_gpus_per_node` processes on this machine; output goes to logs/<name>.log.
+
+    Raises:
+        StageError: when a process fails.
+    """
+    n = params.hardware.n_gpus_per_node
+    folder = Path(tempfile.mkdtemp(prefix="rlhf-", dir="/tmp"))
+    try:
+        env = worker_env(
+            "cuda" if device == "cuda" else "cpu",
+            folder,
+            attention=params.hardware.attention,
+            threads=1 if n > 1 else _cores(),
+        )
+        if n == 1:
+            command = [sys.executable, "-m", module, *arguments]
+            env |= {
+                "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1",
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+            }  # fmt: skip
+        else:
+            command = [
+                sys.executable, "-m", "torch.distributed.run", "--nnodes=1", f"--nproc_per_node={n}",
+                "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}",
+                f"--rdzv-id={secrets.token_hex(4)}", "-m", module, *arguments,
+            ]  # fmt: skip
+        process.run(command, log=paths.log(name), env=env, on_line=on_line, name=name)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _cores() -> int:
+    import psutil
+
+    return psutil.cpu_count(logical=False) or 1

@@ -1,0 +1,221 @@
+"""The reward model: prepares TRL's job, runs it, holds it to the gate and publishes models/reward_model.
+
+Imports neither torch nor TRL; reward_driver.py does, in processes of its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from .. import paths, publish
+from ..checkpoints.book import read_book
+from ..checkpoints.ledger import Ledger
+from ..checkpoints.run_folder import TRL_STEPS
+from ..errors import DataError, ParamsError, StageError
+from ..hardware import resolve_device
+from ..params import Params
+from ..ppo.metrics_log import MetricsLog, merged
+from ..ppo.overrides import attention
+from ..progress import StageProgress
+from ..tracking import Tracker
+from .ranks import run_module
+
+NAMES = {
+    "loss": "train_loss",
+    "accuracy": "train_accuracy",
+    "margin": "train_margin",
+    "grad_norm": "grad_norm",
+    "learning_rate": "lr",
+    "eval_loss": "validation_loss",
+    "eval_accuracy": "pair_accuracy",
+    "eval_margin": "margin",
+    "eval_mean_reward": "mean_score",
+}
+COLUMNS = ("step", *NAMES.values())
+MODEL_FILES = (
+    "config.json",
+    "model.safetensors*",
+    "model-*.safetensors",
+    "tokenizer*",
+    "chat_template*",
+    "special_tokens*",
+)
+
+
+def run_reward_model(params: Params, digest: str) -> None:
+    """Fit, take the given folder, or mark that none is used, as reward_model.source says; then publish.
+
+    Raises:
+        StageError: when held-out pair accuracy stays below reward_model.min_pair_accuracy.
+        ParamsError, DataError: for a batch larger than the data, or a folder that is no reward model.
+    """
+    started = time.monotonic()
+    facts = {"stage": "reward_model", "params_digest": digest, "seed": params.seed}
+    source = params.reward_model.source
+    if source != "train":
+        with publish.publishing(paths.REWARD_MODEL, {**facts, "source": source}) as out:
+            if source == "path":
+                _take(Path(params.reward_model.path), out)
+        publish.write_text(paths.curve("reward_model"), ",".join(COLUMNS) + "\n")
+        publish.write_json(paths.metrics("reward_model"), {"steps": 0})
+        return
+    publish.verify(paths.SFT_MODEL)
+    device = resolve_device(params)
+    scratch = paths.workspace() / paths.SCRATCH / "reward_model" / _state_name(digest)
+    job = _job(params, digest, scratch, device)
+    startup_s = 0.0
+    book, _ = read_book(scratch / "ledger")
+    if book is None or book.finished is None:
+        with (
+            Tracker(params, "reward_model") as tracker,
+            StageProgress("reward_model", job["total_steps"]) as progress,
+        ):
+            progress.note("starting TRL's RewardTrainer")
+
+            def on_metrics(step: int, metrics: dict[str, Any]) -> None:
+                nonlocal startup_s
+                startup_s = startup_s or time.monotonic() - started
+                found = plain(metrics)
+                tracker.log(step, found)
+                shown = ("train_loss", "train_accuracy", "pair_accuracy")
+                progress.update(step, **{name: found[name] for name in shown if name in found})
+
+            with MetricsLog(scratch / "metrics", on_metrics) as log:
+                publish.write_json(scratch / "job.json", {**job, "metrics": str(log.path)})
+                run_module(
+                    "rlhf_pipeline.train.reward_driver", [str(scratch / "job.json")], params, device,
+                    "reward_model", None,
+                )  # fmt: skip
+    _publish(params, scratch, digest, facts, job, started, startup_s)
+
+
+def plain(metrics: dict[str, Any]) -> dict[str, float]:
+    """TRL's metrics under the curve's names."""
+    return {name: float(metrics[key]) for key, name in NAMES.items() if key in metrics}
+
+
+def _job(params: Params, digest: str, scratch: Path, device: str) -> dict[str, Any]:
+    import pyarrow.parquet as pq
+
+    settings, workspace = params.reward_model, paths.workspace()
+    train_file = workspace / paths.table(paths.VALIDATED, "preferences", "train")
+    if not train_file.exists():
+        raise DataError(f"{train_file} does not exist; run `dvc repro validate_data` first")
+    rows = pq.ParquetFile(train_file).metadata.num_rows
+    world = params.hardware.n_gpus_per_node
+    steps_per_epoch = rows // settings.batch_size
+    if steps_per_epoch == 0:
+        raise ParamsError(
+            f"reward_model.batch_size: {settings.batch_size} pairs a step, but {train_file} has only"
+            f" {rows} rows"
+        )
+    total = steps_per_epoch * settings.epochs
+    return {
+        "model": str(workspace / paths.SFT_MODEL),
+        "train_file": str(train_file),
+        "validation_file": str(workspace / paths.table(paths.VALIDATED, "preferences", "validation")),
+        "ledger": str(scratch / "ledger"),
+        "params_digest": digest,
+        "world_size": world,
+        "seed": params.seed,
+        "shuffle_labels": settings.shuffle_labels,
+        "total_steps": total if settings.max_steps is None else min(total, settings.max_steps),
+        "micro_batch_size": settings.micro_batch_size_per_gpu,
+        "gradient_accumulation_steps": settings.batch_size // (settings.micro_batch_size_per_gpu * world),
+        "optimiser": settings.optimiser.model_dump(),
+        "centre_coef": settings.centre_coef,
+        "validate_every_steps": settings.validate_every_steps,
+        "gradient_checkpointing": settings.gradient_checkpointing,
+        "device": device,
+        "bf16": device == "cuda" and params.hardware.dtype == "bfloat16",
+        "attention": "sdpa" if attention(params, device) == "torch_varlen" else attention(params, device),
+    }
+
+
+def _state_name(digest: str) -> str:
+    inputs = [publish.sha256_of(folder / publish.MANIFEST) for folder in (paths.SFT_MODEL, paths.VALIDATED)]
+    return hashlib.sha256("\n".join([digest, *inputs]).encode()).hexdigest()[:16]
+
+
+def _take(folder: Path, out: Path) -> None:
+    """Copy the user's reward model.
+
+    Raises:
+        DataError: when the folder is no sequence classifier with one label.
+    """
+    import json
+
+    config = folder / "config.json"
+    if not config.is_file():
+        raise DataError(
+            f"reward_model.path: {folder} holds no config.json, so it is no Hugging Face model folder"
+        )
+    architectures = json.loads(config.read_text(encoding="utf-8")).get("architectures") or []
+    if not any("SequenceClassification" in name for name in architectures):
+        raise DataError(
+            f"reward_model.path: {folder} is a {architectures or 'model of unknown kind'}, expected a"
+            " ...ForSequenceClassification with one label"
+        )
+    shutil.copytree(folder, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(publish.MANIFEST))
+
+
+def _publish(
+    params: Params, scratch: Path, digest: str, facts: dict[str, Any], job: dict[str, Any], started: float,
+    startup_s: float,
+) -> None:  # fmt: skip
+    with Ledger(
+        scratch / "ledger",
+        params_digest=digest,
+        world_size=job["world_size"],
+        keep_newest=1,
+        step_name=TRL_STEPS,
+    ) as ledger:
+        best = ledger.restore_best()
+        accuracy = best.entry.score or 0.0
+        needed = params.reward_model.min_pair_accuracy
+        if accuracy < needed and not params.reward_model.shuffle_labels:
+            raise StageError(
+                f"the reward model orders {accuracy:.1%} of the held-out pairs right, less than"
+                f" reward_model.min_pair_accuracy ({needed:.1%}); PPO against it would be misled. Look at the"
+                " data (reports/data/docs), train longer, or lower the gate"
+            )
+        with publish.publishing(paths.REWARD_MODEL, {**facts, "step": best.step}) as out:
+            for pattern in MODEL_FILES:
+                for file in best.folder.glob(pattern):
+                    shutil.copy2(file, out / file.name)
+    rows = {step: plain(metrics) for step, metrics in merged(scratch / "metrics").items()}
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({"step": step, **{k: f"{v:.6g}" for k, v in row.items()}} for step, row in rows.items())
+    publish.write_text(paths.curve("reward_model"), text.getvalue())
+    validated = rows.get(best.step, {})
+    n = _rows_of(job["validation_file"])
+    half = 1.96 * math.sqrt(accuracy * (1 - accuracy) / n)
+    figures = {
+        "steps": job["total_steps"],
+        "best_step": best.step,
+        "pair_accuracy": accuracy,
+        "pair_accuracy_ci_low": max(0.0, accuracy - half),
+        "pair_accuracy_ci_high": min(1.0, accuracy + half),
+        "n_pairs": n,
+        **{
+            name: validated[name] for name in ("margin", "mean_score", "validation_loss") if name in validated
+        },
+        "wall_s": round(time.monotonic() - started, 2),
+        "startup_s": round(startup_s, 2),
+    }
+    publish.write_json(paths.metrics("reward_model"), figures)
+
+
+def _rows_of(file: str) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.ParquetFile(file).metadata.num_rows)
