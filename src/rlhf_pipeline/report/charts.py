@@ -58,7 +58,32 @@ _HEALTH: tuple[tuple[str, str, _Lines], ...] = (
     ),
     ("Step time", "seconds", [("step_s", "whole step", "policy"), ("generation_s", "generation", "other")]),
 )
-_TITLES = {"sft": "SFT", "reward_model": "Reward model"}
+_SUPERVISED: dict[str, tuple[tuple[str, str, _Lines], ...]] = {
+    "sft": (
+        (
+            "SFT loss",
+            "nats per token",
+            [("train_loss", "training", "other"), ("validation_loss", "validation", "policy")],
+        ),
+    ),
+    "reward_model": (
+        (
+            "Reward-model loss",
+            "nats per pair",
+            [("train_loss", "training", "other"), ("validation_loss", "validation", "policy")],
+        ),
+        (
+            "Pair accuracy",
+            "share of pairs in the right order",
+            [("train_accuracy", "training", "other"), ("pair_accuracy", "validation", "policy")],
+        ),
+        (
+            "Margin",
+            "score of chosen minus rejected",
+            [("train_margin", "training", "other"), ("margin", "validation", "policy")],
+        ),
+    ),
+}
 
 
 def learning_figures(inputs: Inputs) -> list[Figure]:
@@ -72,20 +97,12 @@ def health_figures(inputs: Inputs) -> list[Figure]:
 
 
 def supervised_figures(inputs: Inputs) -> list[Figure]:
-    """Curves of SFT and reward model; a column and its `validation_` twin share a chart."""
-    found = []
-    for stage, title in _TITLES.items():
-        curve = inputs.curves.get(stage, {})
-        for column in curve:
-            if column == "step" or column.endswith(("_s", "lr", "epoch")):
-                continue
-            if column.startswith("validation_") and column.removeprefix("validation_") in curve:
-                continue
-            lines = [(column, "training", "other"), (f"validation_{column}", "validation", "policy")]
-            if f"validation_{column}" not in curve:
-                lines = [(column, column.replace("_", " "), "policy")]
-            found += _figures(curve, [(f"{title}: {column.replace('_', ' ')}", "", lines)], None)
-    return found
+    """Training and validation curves of SFT and reward model."""
+    return [
+        figure
+        for stage, charts in _SUPERVISED.items()
+        for figure in _figures(inputs.curves.get(stage, {}), charts, None)
+    ]
 
 
 def gain_figures(metrics: Mapping[str, Any]) -> list[Figure]:

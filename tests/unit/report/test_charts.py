@@ -28,9 +28,14 @@ def test_only_measured_columns_are_drawn(workspace: Any) -> None:
 
 def test_training_and_validation_share_a_chart(workspace: Any) -> None:
     inputs = read_inputs()
-    curve: Curve = {"step": [1.0, 2.0], "loss": [2.0, 1.0], "validation_loss": [None, 1.1], "lr": [0.1, 0.1]}
+    curve: Curve = {
+        "step": [1.0, 2.0],
+        "train_loss": [2.0, 1.0],
+        "validation_loss": [None, 1.1],
+        "lr": [0.1, 0.1],
+    }
     found = charts.supervised_figures(inputs._replace(curves={"sft": curve}))
-    assert [figure.title for figure in found] == ["SFT: loss"]
+    assert [figure.title for figure in found] == ["SFT loss"]
     assert found[0].legend == (("other", "training"), ("policy", "validation"))
 
 
