@@ -28,7 +28,8 @@ def prunable(book: Book, keep_newest: int) -> list[Entry]:
 def bound_runs(stage_folder: Path, current: Path, keep_others: int) -> list[Path]:
     """Delete the runs of other params of one stage, but for the `keep_others` most recently written.
 
-    A run that is in use stays. Returns the folders that were deleted.
+    The ledger of a run lies in its folder or in `ledger/` below; a run that is in use stays. Returns the
+    folders that were deleted.
     """
     if not stage_folder.is_dir():
         return []
@@ -39,7 +40,7 @@ def bound_runs(stage_folder: Path, current: Path, keep_others: int) -> list[Path
     deleted = []
     for path in others[keep_others:]:
         try:
-            with FolderLock(path):
+            with FolderLock(_ledger_folder(path)):
                 shutil.rmtree(path)
         except CheckpointError:
             continue
@@ -47,6 +48,11 @@ def bound_runs(stage_folder: Path, current: Path, keep_others: int) -> list[Path
     return deleted
 
 
+def _ledger_folder(run: Path) -> Path:
+    below = run / "ledger"
+    return below if below.is_dir() else run
+
+
 def _last_written(run: Path) -> float:
-    ledger = run / LEDGER
+    ledger = _ledger_folder(run) / LEDGER
     return (ledger if ledger.exists() else run).stat().st_mtime

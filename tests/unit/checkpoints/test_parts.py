@@ -77,6 +77,13 @@ def test_other_runs_are_bounded_and_one_in_use_stays(tmp_path: Path):
     assert bound_runs(tmp_path / "absent", tmp_path, keep_others=0) == []
 
 
+def test_a_run_whose_ledger_lies_below_is_known_too(tmp_path: Path):
+    (tmp_path / "run" / "ledger").mkdir(parents=True)
+    with FolderLock(tmp_path / "run" / "ledger"):
+        assert bound_runs(tmp_path, tmp_path / "mine", keep_others=0) == []
+    assert bound_runs(tmp_path, tmp_path / "mine", keep_others=0) == [tmp_path / "run"]
+
+
 def test_disk_figures_by_hand():
     # 1,000 parameters: 4 bytes of weights, 8 of Adam, 4 of the export.
     assert disk.checkpoint_bytes(1000) == 16_000
