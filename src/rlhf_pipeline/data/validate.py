@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from .. import paths, publish
 from ..errors import DataError
 from ..params.root import Params
@@ -86,11 +88,25 @@ def _judged(
         gate.engine.add(name, select)
     wanted = suites.suites(section, budgets, chat, facts.has_benchmarks(prepared))
     names = {one.table for expectations in wanted.values() for one in expectations}
-    speeds = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
+    try:
+        speeds = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
+    except (UnicodeDecodeError, duckdb.Error):
+        _refuse_invalid_text(prepared)
+        raise
+    if not wanted:
+        raise DataError("no expectation is left: validate_data.checks switches every one of them off")
     outcome.extend(gate.run(wanted))
-    if any(one.exception for one in outcome.findings) and (place := files.invalid_text(prepared)):
-        raise DataError(place)
+    if any(one.exception for one in outcome.findings):
+        _refuse_invalid_text(prepared)
     return gate, outcome, speeds
+
+
+def _refuse_invalid_text(prepared: Path) -> None:
+    """Reads everything, so it is called only when something could not be read."""
+    from .gate import files
+
+    if place := files.invalid_text(prepared):
+        raise DataError(place) from None
 
 
 def _publish_tables(source: Path, facts: Mapping[str, Any]) -> None:

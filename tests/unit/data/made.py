@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlhf_pipeline import paths, records
-from rlhf_pipeline.params.load import load
+from rlhf_pipeline.params.load import parse, read_yaml
 from rlhf_pipeline.params.root import Params
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -25,7 +25,12 @@ Row = dict[str, Any]
 def params(**overrides: Any) -> Params:
     """The repository's params with dotted overrides (`__` for the dot) and few rows asked for."""
     dotted = {name.replace("__", "."): value for name, value in overrides.items()}
-    return load(REPOSITORY / "params.yaml", {"validate_data.min_rows": 1, **dotted})
+    return parse(_values(), {"validate_data.min_rows": 1, **dotted})
+
+
+@cache
+def _values() -> dict[str, Any]:
+    return read_yaml(REPOSITORY / "params.yaml")
 
 
 def user(text: str) -> list[dict[str, str]]:
@@ -61,13 +66,10 @@ def prepared(folder: Path, rows: dict[tuple[str, str], list[Row]], **schemas: pa
 
 
 def _ordinary(table: str, split: str) -> Row:
-    text = f"An ordinary question for {split}?"
-    makers: dict[str, Callable[[str], Row]] = {
-        "preferences": preference,
-        "sft": demonstration,
-        "prompts": prompt,
-    }
-    return makers[table](text)
+    text = f"for {split}"
+    if table == "preferences":
+        return preference(text)
+    return demonstration(text) if table == "sft" else prompt(text)
 
 
 def model(folder: Path, template: str = TEMPLATE, **config: Any) -> Path:

@@ -63,7 +63,7 @@ def measure(chat: ChatTokenizer, prepared: Path, table: str, response_tokens: in
             start = 0
             with pq.ParquetFile(paths.table(prepared, table, split)) as file:
                 for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=COLUMNS[table]):
-                    facts = _facts(chat, table, batch, response_tokens)
+                    facts = facts_of(chat, table, batch, response_tokens)
                     size = batch.num_rows
                     facts["home"], facts["split"] = [table] * size, [split] * size
                     facts["row"] = list(range(start, start + size))
@@ -72,9 +72,10 @@ def measure(chat: ChatTokenizer, prepared: Path, table: str, response_tokens: in
     return f"SELECT * FROM read_parquet({quoted(str(out))})"
 
 
-def _facts(
+def facts_of(
     chat: ChatTokenizer, table: str, batch: pa.RecordBatch, response_tokens: int
 ) -> dict[str, list[Any]]:
+    """The token facts of one batch, by column of `SCHEMA`; home, split and row are left null."""
     columns = batch.to_pydict()
     size = batch.num_rows
     facts: dict[str, list[Any]] = {name: [None] * size for name in SCHEMA.names}

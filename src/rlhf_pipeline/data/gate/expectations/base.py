@@ -51,6 +51,8 @@ class RowExpectation(RelationExpectation):
     listed: int
 
     success_keys: ClassVar[tuple[str, ...]] = ("max_fraction", "listed")
+    has_excerpt: ClassVar[bool] = True
+    """Whether the rows are rows of the tables, which have text to show."""
 
     def offends(self) -> str:
         """SQL predicate of an offending row."""
@@ -73,11 +75,12 @@ class RowExpectation(RelationExpectation):
     ) -> Any:
         domain = self._get_domain_kwargs()
         listing = f"prompt_id AS id, home, split, row, {self.reason()} AS reason"
-        query = (
-            f"SELECT bad.*, excerpt FROM (SELECT * FROM ({self.rows(listing)})"
-            f" ORDER BY home, split, row LIMIT {self.listed}) bad"
-            f" LEFT JOIN ({relations.excerpts()}) USING (home, split, row) ORDER BY home, split, row"
-        )
+        bad = f"SELECT * FROM ({self.rows(listing)}) ORDER BY home, split, row LIMIT {self.listed}"
+        query = f"SELECT *, NULL AS excerpt FROM ({bad})"
+        if self.has_excerpt:
+            excerpts = relations.excerpts()
+            query = f"SELECT bad.*, excerpt FROM ({bad}) bad LEFT JOIN ({excerpts}) USING (home, split, row)"
+        query += " ORDER BY home, split, row"
         wanted = {
             "rows": metrics.figure(domain, "count(*)"),
             "offending": metrics.figure(domain, self.count()),

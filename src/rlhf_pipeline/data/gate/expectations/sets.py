@@ -115,6 +115,7 @@ class ExpectSchema(RowExpectation):
     """Every file has the columns and types of its table."""
 
     statement: ClassVar[str] = "Every file has the columns and types of its table."
+    has_excerpt: ClassVar[bool] = False
 
     def offends(self) -> str:
         return "problem IS NOT NULL"

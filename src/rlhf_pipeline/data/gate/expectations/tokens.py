@@ -125,6 +125,7 @@ class ExpectPadToDifferFromEos(RowExpectation):
     """The tokenizer pads with something other than EOS, so that masking padding does not mask EOS."""
 
     statement: ClassVar[str] = "The tokenizer has an EOS and a padding token, and they differ."
+    has_excerpt: ClassVar[bool] = False
 
     def offends(self) -> str:
         return "eos IS NULL OR pad IS NULL OR eos = pad"
