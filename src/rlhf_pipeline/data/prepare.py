@@ -111,6 +111,7 @@ class _Sorter:
         self._data, self._writers = data, writers
         self.repeated = 0
         """Demonstrations and prompts left out because their table already has them."""
+        self._last: tuple[list[Message], tuple[str, str]] = [], ("", "")
         self._prompts: set[int] = set()
         self._demonstrations: set[int] = set()
 
@@ -122,8 +123,7 @@ class _Sorter:
     def _add(self, item: Item, repeats: int, source: str, tables: frozenset[str]) -> None:
         prompt = self._with_system(item.messages if isinstance(item, Demonstration) else item.prompt)
         answered = prompt[:-1] if isinstance(item, Demonstration) else prompt
-        identifier = records.prompt_id(answered)
-        split = records.split_of(identifier, self._data.validation_fraction, self._data.test_fraction)
+        identifier, split = self._place(answered)
         times = repeats if split == "train" else 1
         values: dict[str, Any]
         if isinstance(item, Preference) and "preferences" in tables:
@@ -143,6 +143,14 @@ class _Sorter:
                 "extra_info": {"prompt_id": identifier, "split": split, "index": len(self._prompts) - 1},
             }  # fmt: skip
             self._write("prompts", split, values, times)
+
+    def _place(self, prompt: list[Message]) -> tuple[str, str]:
+        """The id and split of a prompt; the items of one row share theirs, so the last is remembered."""
+        if prompt != self._last[0]:
+            identifier = records.prompt_id(prompt)
+            split = records.split_of(identifier, self._data.validation_fraction, self._data.test_fraction)
+            self._last = prompt, (identifier, split)
+        return self._last[1]
 
     def _is_new(self, seen: set[int], *parts: str) -> bool:
         """Whether the parts were not seen before; keeps 8 bytes of their hash."""

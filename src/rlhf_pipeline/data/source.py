@@ -77,6 +77,7 @@ def read_source(source: Source, raw: Path, counts: SourceCounts) -> Iterator[Row
 def _converted(source: Source, raw: Path, counts: SourceCounts) -> Iterator[tuple[float, list[Item]]]:
     options = _options(source)
     set_aside = options.get("bad_rows", "stop") == "set_aside"
+    is_sampled = source.limit is not None or source.weight != 1.0
     mapper = Mapper(source.mapping or {}, source.name) if source.kind == "mapping" else None
     for rows in _files(source, raw, options):
         counts.files += 1
@@ -94,7 +95,7 @@ def _converted(source: Source, raw: Path, counts: SourceCounts) -> Iterator[tupl
                 counts.set_aside.append(_aside(source, row, error))
                 continue
             if items:
-                yield _fraction(source.name, items), items
+                yield _fraction(source.name, items) if is_sampled else 0.0, items
             else:
                 counts.undecided += 1
     if counts.rows == 0:

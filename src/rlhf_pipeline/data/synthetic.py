@@ -21,9 +21,9 @@ SOURCE = "synthetic"
 ABILITY = "desk_reply"
 DEMONSTRATION_KIND = 0.5
 DEMONSTRATION_RIGHT_ACTION = 0.95
-EDIT_SHARE = 0.75
+EDIT_SHARE = 0.85
 EDIT_SPOILS = 0.25
-CHANGE_OF_INTENT = 0.4
+CHANGE_OF_INTENT = 0.6
 SPOILT_SHARE = 0.35
 SMALLEST_GOLD_GAP = 0.08
 ANNOTATOR_SHARPNESS = 25.0
@@ -116,7 +116,7 @@ def _one_change(reply: list[str], intent: str, rng: random.Random) -> list[str]:
     """The reply with one sentence of other manners, or with the right action for a wrong one or back."""
     changed = list(reply)
     if rng.random() < CHANGE_OF_INTENT:
-        place, was = grammar.SLOTS.index("action"), grammar.MEANINGS[reply[2]]
+        place, was = grammar.SLOTS.index("action"), grammar.MEANINGS[reply[grammar.SLOTS.index("action")]]
         other = rng.choice([name for name in grammar.INTENTS if name != intent])
         changed[place] = _sentence("action", other if was.intent == intent else intent, was.kind, rng)
     else:

@@ -93,5 +93,6 @@ def bands(hashes: Array, counts: Array) -> Array:
 
 def jaccard(a: Array, b: Array) -> float:
     """|a & b| / |a | b| of two sets of n-gram hashes."""
-    both = len(np.intersect1d(a, b))
-    return both / (len(np.unique(a)) + len(np.unique(b)) - both)
+    # Python's sets: numpy's set functions cost ten times as much on some thirty elements.
+    left, right = set(a.tolist()), set(b.tolist())
+    return len(left & right) / len(left | right)
