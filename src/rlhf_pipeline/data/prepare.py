@@ -38,6 +38,7 @@ def prepare(data: Data, seed: int, raw: Path, out: Path) -> dict[str, Any]:
     Raises:
         DataError: for any source that cannot be read, or when no source gives a row to train on.
     """
+    raw = raw.parent if raw.is_file() else raw
     facts: dict[str, Any] = {}
     set_aside: list[dict[str, Any]] = []
     with TableWriters(out) as writers:

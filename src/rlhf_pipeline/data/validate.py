@@ -20,7 +20,8 @@ from ..params.root import Params
 from .chat import ChatTokenizer
 
 if TYPE_CHECKING:
-    from .gate.run import Finding, Outcome
+    from .gate.facts import Made
+    from .gate.run import Finding, Gate, Outcome
 
 MEMORY_GIB = 1.0
 DOCS = "docs"
@@ -54,7 +55,7 @@ def validate(params: Params, prepared: Path, model: Path, facts: Mapping[str, An
         publish.publishing(paths.DATA_REPORT, facts) as folder,
     ):
         scratch = Path(scratch_name)
-        gate, outcome, speeds = _judged(params, prepared, chat, scratch)
+        gate, outcome, made = _judged(params, prepared, chat, scratch)
         docs.write(outcome, folder / DOCS)
         report.write(outcome, folder)
         remaining = outcome.failed
@@ -64,18 +65,16 @@ def validate(params: Params, prepared: Path, model: Path, facts: Mapping[str, An
             quarantined = quarantine.part(gate.engine, prepared, good, folder / QUARANTINE)
             remaining = _judged(params, good, chat, scratch)[1].failed
             prepared = good
-        publish.write_json(paths.metrics("data"), report.metrics(outcome, quarantined))
+        publish.write_json(paths.metrics("data"), report.metrics(outcome, quarantined) | made.figures)
         if not remaining:
             _publish_tables(prepared, facts)
     if remaining:
         raise DataError(_refusal(remaining, section.on_error))
-    return Verdict(len(outcome.findings), _said(outcome.warned, rows_shown=1), quarantined, speeds)
+    return Verdict(len(outcome.findings), _said(outcome.warned, rows_shown=1), quarantined, made.speeds)
 
 
-def _judged(
-    params: Params, prepared: Path, chat: ChatTokenizer, scratch: Path
-) -> tuple[Any, Outcome, dict[str, float]]:
-    """The gate over the prepared tables, what it found, and the rows per second of its slower parts."""
+def _judged(params: Params, prepared: Path, chat: ChatTokenizer, scratch: Path) -> tuple[Gate, Outcome, Made]:
+    """The gate over the prepared tables, what it found, and what came with the facts it needed."""
     from .gate import facts, files, relations, run, suites
 
     section = params.validate_data
@@ -83,13 +82,13 @@ def _judged(
     gate = run.Gate({files.NAME: files.relation(prepared)}, scratch, MEMORY_GIB)
     outcome = gate.run(suites.schema_suite(section))
     if outcome.failed:
-        return gate, outcome, {}
+        return gate, outcome, facts.Made()
     for name, select in relations.relations(prepared).items():
         gate.engine.add(name, select)
     wanted = suites.suites(section, budgets, chat, facts.has_benchmarks(prepared))
     names = {one.table for expectations in wanted.values() for one in expectations}
     try:
-        speeds = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
+        made = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
     except (UnicodeDecodeError, duckdb.Error):
         _refuse_invalid_text(prepared)
         raise
@@ -98,7 +97,7 @@ def _judged(
     outcome.extend(gate.run(wanted))
     if any(one.exception for one in outcome.findings):
         _refuse_invalid_text(prepared)
-    return gate, outcome, speeds
+    return gate, outcome, made
 
 
 def _refuse_invalid_text(prepared: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,7 +21,13 @@ from .engine import DuckDBEngine
 from .relations import ALL_PROMPTS
 from .suites import Budgets
 
-Speeds = dict[str, float]
+
+@dataclass(slots=True)
+class Made:
+    """What came with the facts: rows per second by kind, and figures for the metrics."""
+
+    speeds: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 def has_benchmarks(prepared: Path) -> bool:
@@ -38,9 +45,9 @@ def make(
     budgets: Budgets,
     chat: ChatTokenizer,
     scratch: Path,
-) -> Speeds:
-    """Add the wanted relations to the engine; returns rows per second by kind of fact."""
-    speeds: Speeds = {}
+) -> Made:
+    """Add the wanted relations to the engine."""
+    made = Made()
     names = set(wanted)
     if tokens.TOKENIZER in names:
         engine.add(tokens.TOKENIZER, tokens.tokenizer_relation(chat))
@@ -53,20 +60,21 @@ def make(
             seconds += time.perf_counter() - start
             measured += pq.read_metadata(out).num_rows
             engine.add(tokens.relation(table), select)
+            made.figures |= tokens.figures(engine, table)
     if measured:
-        speeds["tokens"] = measured / seconds
+        made.speeds["tokens"] = measured / seconds
     if near_duplicates.NAME in names:
         start = time.perf_counter()
         select = near_duplicates.find(engine, section.near_duplicate_threshold, scratch)
         engine.add(near_duplicates.NAME, select)
-        speeds["near duplicates"] = engine.row(f'SELECT count(*) FROM "{ALL_PROMPTS}"')[0] / (
+        made.speeds["near duplicates"] = engine.row(f'SELECT count(*) FROM "{ALL_PROMPTS}"')[0] / (
             time.perf_counter() - start
         )
     if contamination.NAME in names:
         start = time.perf_counter()
         select = contamination.find(engine, prepared, section.contamination_words, scratch)
         engine.add(contamination.NAME, select)
-        speeds["benchmarks"] = engine.row(f'SELECT count(*) FROM "{contamination.NAME}"')[0] / (
+        made.speeds["benchmarks"] = engine.row(f'SELECT count(*) FROM "{contamination.NAME}"')[0] / (
             time.perf_counter() - start
         )
-    return speeds
+    return made

@@ -22,6 +22,7 @@ with warnings.catch_warnings():
     from great_expectations.core.id_dict import IDDict
     from great_expectations.core.metric_domain_types import MetricDomainTypes
     from great_expectations.core.metric_function_types import MetricPartialFunctionTypes
+    from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
     from great_expectations.datasource.fluent.batch_request import BatchRequest
     from great_expectations.datasource.fluent.interfaces import Batch, DataAsset, Datasource
     from great_expectations.execution_engine import ExecutionEngine
@@ -44,9 +45,11 @@ __all__ = [
     "BatchRequest",
     "BatchSpec",
     "DataAsset",
+    "DataContextConfig",
     "Datasource",
     "ExecutionEngine",
     "IDDict",
+    "InMemoryStoreBackendDefaults",
     "LegacyBatchDefinition",
     "LegacyDiagnosticRendererType",
     "LegacyRendererType",

@@ -72,8 +72,12 @@ class Gate:
     """One ephemeral Great Expectations context over a set of relations."""
 
     def __init__(self, relations: Mapping[str, str], scratch: Path, memory_gib: float) -> None:
-        self.context = gx.great_expectations.get_context(mode="ephemeral")
-        self.context.variables.progress_bars = {"globally": False}
+        config = gx.DataContextConfig(
+            store_backend_defaults=gx.InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+            progress_bars={"globally": False},
+            analytics_enabled=False,
+        )
+        self.context = gx.great_expectations.get_context(mode="ephemeral", project_config=config)
         self.source: RelationsDatasource = self.context.data_sources.add_relations(
             SOURCE, relations=dict(relations), memory_gib=memory_gib, scratch=str(scratch)
         )

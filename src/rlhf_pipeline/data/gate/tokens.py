@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from ... import paths
 from ..chat import RENDER_ERRORS, ChatTokenizer
+from .engine import DuckDBEngine
 from .relations import quoted
 
 BATCH_ROWS = 512
@@ -70,6 +71,17 @@ def measure(chat: ChatTokenizer, prepared: Path, table: str, response_tokens: in
                     writer.write_batch(pa.RecordBatch.from_pydict(facts, SCHEMA))
                     start += size
     return f"SELECT * FROM read_parquet({quoted(str(out))})"
+
+
+def figures(engine: DuckDBEngine, table: str) -> dict[str, float]:
+    """Median, 95th percentile and maximum of each token count of a table."""
+    found: dict[str, float] = {}
+    for column in ("prompt_tokens", "chosen_tokens", "rejected_tokens", "conversation_tokens"):
+        sql = f'SELECT quantile_disc({column}, [0.5, 0.95, 1.0]) FROM "{relation(table)}"'
+        quantiles = engine.row(sql)[0] or []
+        for name, value in zip(("p50", "p95", "max"), quantiles, strict=False):
+            found[f"{table}.{column}_{name}"] = value
+    return found
 
 
 def facts_of(
