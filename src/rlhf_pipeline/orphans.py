@@ -161,7 +161,7 @@ def follow_dvc() -> None:
 
 
 def follow(pid: int) -> None:
-    """End this process with SIGTERM when process `pid` dies. Only the first call does something."""
+    """End this process when process `pid` dies: SIGTERM, then SIGKILL. Only the first call does something."""
     if not _following.acquire(blocking=False):
         return
     started = start_ticks(pid)
@@ -170,6 +170,8 @@ def follow(pid: int) -> None:
         while is_same_process(pid, started):
             time.sleep(_POLL_S)
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_ENDING_S)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="follow-parent", daemon=True).start()
 

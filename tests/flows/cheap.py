@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from rlhf_pipeline import orphans
 
 STAGE = """
 import json, os, subprocess, sys, time
@@ -76,6 +83,22 @@ Path(sys.argv[3]).write_text(json.dumps(facts))
 """
 
 
+@contextmanager
+def prepared(pristine: Path, place: Path) -> Iterator[Path]:
+    """A copy of the repository below `place`, made the current directory; what it left running is ended."""
+    folder, home = place / "workspace", place / "home"
+    shutil.copytree(pristine, folder, symlinks=True)
+    home.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, value in environment(folder, home).items():
+            patch.setenv(name, value)
+        patch.delenv("PREFECT_API_URL", raising=False)
+        yield folder
+    for file in folder.rglob(".rlhf/processes/*.json"):
+        orphans.kill_marked(file.stem)
+
+
 def environment(folder: Path, home: Path) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -103,3 +126,23 @@ def python(*arguments: str, **options: Any) -> subprocess.Popen[str]:
         start_new_session=True,
         **options,
     )
+
+
+def in_stage(workspace: Path, stage: str = "prepare_data") -> bool:
+    """Whether the stage has come to its sleep."""
+    file = workspace / f".rlhf/progress/{stage}.json"
+    return file.exists() and json.loads(file.read_text())["note"] == "sleeping"
+
+
+def children(workspace: Path) -> list[int]:
+    """Living processes that runs in this workspace have started."""
+    ids = [file.stem for file in (workspace / ".rlhf/processes").glob("*.json")]
+    marked = [pid for identifier in ids for pid in orphans.marked(identifier)]
+    in_folder = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            if os.readlink(link).startswith(str(workspace)) and int(link.parent.name) != os.getpid():
+                in_folder.append(int(link.parent.name))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return sorted({*marked, *in_folder})

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from flows.server import prefect_api
-from rlhf_pipeline import orphans
 from rlhf_pipeline.params import STAGE_SECTIONS
 
-from .cheap import COMPARISON, STAGE, environment
+from .cheap import COMPARISON, STAGE, environment, prepared
 from .prefect_api import Prefect
 
 ROOT = Path(__file__).parents[2]
@@ -66,19 +65,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def workspace(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def workspace(pristine: Path, tmp_path: Path) -> Iterator[Path]:
     """A copy of the repository; the current directory, without a git identity and with its own home."""
-    folder = tmp_path / "workspace"
-    shutil.copytree(pristine, folder)
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.chdir(folder)
-    for name, value in environment(folder, home).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    yield folder
-    for file in (folder / ".rlhf/processes").glob("*.json"):
-        orphans.kill_marked(file.stem)
+    with prepared(pristine, tmp_path) as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ def eventually(condition: Callable[[], Any], timeout_s: float = 60.0, what: str 
     """The first true value of the condition."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s, left {value}"
         time.sleep(0.1)
     return value
 
@@ -46,6 +46,9 @@ class Prefect:
     def events(self, kind: str) -> list[dict[str, Any]]:
         found = self._post("events/filter", {"filter": {"event": {"name": [kind]}}})
         return found["events"]
+
+    def deployments(self) -> list[dict[str, Any]]:
+        return self._post("deployments/filter", {})
 
     def create_run(self, deployment: str, **parameters: Any) -> str:
         """Ask for a run of a deployment, as its page does; returns the flow run's id."""

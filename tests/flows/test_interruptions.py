@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,32 +11,11 @@ from pathlib import Path
 import pytest
 
 from flows.server import free_port
-from rlhf_pipeline import orphans
 
-from .cheap import behave, python
+from .cheap import behave, children, in_stage, python
 from .prefect_api import Prefect, eventually
 
 GONE_WITHIN_S = 20.0
-
-
-def in_stage(workspace: Path, stage: str = "prepare_data") -> bool:
-    """Whether the stage has come to its sleep."""
-    file = workspace / f".rlhf/progress/{stage}.json"
-    return file.exists() and json.loads(file.read_text())["note"] == "sleeping"
-
-
-def children(workspace: Path) -> list[int]:
-    """Living processes that runs in this workspace have started."""
-    ids = [file.stem for file in (workspace / ".rlhf/processes").glob("*.json")]
-    marked = [pid for identifier in ids for pid in orphans.marked(identifier)]
-    in_folder = []
-    for link in Path("/proc").glob("[0-9]*/cwd"):
-        try:
-            if os.readlink(link).startswith(str(workspace)) and int(link.parent.name) != os.getpid():
-                in_folder.append(int(link.parent.name))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return sorted({*marked, *in_folder})
 
 
 def dvc_works(workspace: Path) -> bool:
