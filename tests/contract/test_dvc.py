@@ -13,11 +13,15 @@ import pytest
 from rlhf_pipeline import paths
 from rlhf_pipeline.params import STAGE_SECTIONS
 from rlhf_pipeline.params.load import read_yaml
+from rlhf_pipeline.ppo import figures
+from rlhf_pipeline.train import reward_model, sft
 from scripts.stage_deps import as_deps, code_files, is_code, module_file, references, sources
 
 ROOT = Path(__file__).parents[2]
-PIPELINE: dict[str, dict[str, Any]] = read_yaml(ROOT / "dvc.yaml")["stages"]
+DVC_YAML = read_yaml(ROOT / "dvc.yaml")
+PIPELINE: dict[str, dict[str, Any]] = DVC_YAML["stages"]
 STAGES = list(PIPELINE)
+PLOTS = {name: plot for entry in DVC_YAML["plots"] for name, plot in entry.items()}
 
 
 def test_the_stages_are_those_of_the_params_in_the_same_order() -> None:
@@ -126,6 +130,15 @@ def test_a_package_needed_whole_is_named_as_a_folder() -> None:
     params = ROOT / "src/rlhf_pipeline/params"
     assert as_deps(code_files(params)) == ["src/rlhf_pipeline/params"]
     assert as_deps({params / "load.py"}) == ["src/rlhf_pipeline/params/load.py"]
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_plots_draw_columns_that_the_stages_write(plot: str) -> None:
+    columns = {"sft": sft.COLUMNS, "reward_model": reward_model.COLUMNS, "ppo": figures.COLUMNS}
+    assert PLOTS[plot]["x"] == "step"
+    for file, names in PLOTS[plot]["y"].items():
+        stage = next(stage for stage in columns if file == str(paths.curve(stage)))
+        assert ({names} if isinstance(names, str) else set(names)) <= set(columns[stage])
 
 
 def outputs(stage: dict[str, Any]) -> list[str]:

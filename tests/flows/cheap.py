@@ -25,6 +25,9 @@ from rlhf_pipeline.params.load import read_yaml
 
 STAGE = {stage!r}
 # What the evaluate stage says of two equal policies.
+COLUMNS = ("train_loss", "train_accuracy", "pair_accuracy", "validation_loss", "reward", "kl",
+           "validation_score")
+CURVE = ",".join(("step", *COLUMNS)) + "\\n1" + ",0.25" * 7 + "\\n2" + ",0.5" * 6 + ",\\n"
 FIGURES = {{"n_prompts": 4, "win_rate_judge": "gold", "wall_s": 1.0}}
 for name, value in (("win_rate", 0.5), ("gold_gain", 0.0), ("gold_sft", 0.5), ("gold_policy", 0.5),
                     ("reward_sft", 0.5), ("reward_policy", 0.5), ("reward_gain", 0.0)):
@@ -60,7 +63,7 @@ def main():
             out = Path(next(iter(out)) if isinstance(out, dict) else out)
             out.parent.mkdir(parents=True, exist_ok=True)
             if out.suffix == ".csv":
-                out.write_text("step,reward,loss\\n1,0.25,2\\n2,0.5,1\\n")
+                out.write_text(CURVE)
             elif out.suffix == ".json":
                 out.write_text(json.dumps({{"kl_loss_coef": params.ppo.kl.loss.coef, **FIGURES}}))
             elif out.suffix:
