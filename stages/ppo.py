@@ -10,6 +10,7 @@ import sys
 import time
 
 from rlhf_pipeline import errors, paths
+from rlhf_pipeline.checkpoints.retention import bound_runs
 from rlhf_pipeline.params import load_stage
 from rlhf_pipeline.ppo import launch
 from rlhf_pipeline.ppo.outcome import publish_policy
@@ -21,7 +22,8 @@ def main() -> None:
     started = time.monotonic()
     params, digest = load_stage("ppo")
     plan = launch.plan(params, digest, paths.workspace())
-    with PPOWatch(params, plan.job.total_steps) as watch:
+    bound_runs(plan.scratch.parent, plan.scratch, keep_others=1)
+    with PPOWatch(params, plan.job) as watch:
         launch.run(plan, watch.step, watch.event)
     publish_policy(plan.job, params, plan.metrics, time.monotonic() - started, watch.startup_s)
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+from .. import paths
 from ..checkpoints.disk import GIB
 from ..checkpoints.ledger import Ledger
+from ..checkpoints.release import git_commit
 from ..checkpoints.restore import Restored
 from ..guards import door as guards
 from ..guards.monitor import GuardMonitor
@@ -60,6 +62,7 @@ class RunControl:
         self.kl_controller = make_kl_controller(ppo.kl.reward)
         self.monitor = GuardMonitor(self.params.guards)
         self.announce = announce
+        self.n_validations = -(-job.total_steps // job.validate_every_steps)
         self.first_rewards: dict[str, float] = {}
         self.latest: Validation | None = None
         self.decision: Decision | None = None
@@ -69,6 +72,7 @@ class RunControl:
             world_size=self.params.hardware.n_gpus_per_node * self.params.hardware.nnodes,
             keep_newest=ppo.checkpoints.keep_newest,
             min_free_bytes=int(ppo.checkpoints.min_free_gib * GIB),
+            code_commit=git_commit(paths.workspace()),
         )
 
     def close(self) -> None:
@@ -90,6 +94,7 @@ class RunControl:
         self.latest = Validation(step, fmean(scores.values()), scores)
         self.decision = self._decide(self.latest)
         return {
+            "val/win_rate": fmean(win_scores(samples, self.first_rewards).values()),
             "val/score": self.latest.score,
             f"val/{kind}": self.latest.score,
             "val/reward": fmean(rewards.values()),
@@ -102,7 +107,13 @@ class RunControl:
         if entry is not None and entry.score is not None:
             best = Validation(entry.step, entry.score, self.ledger.scores_of(entry.step))
         return decide(
-            new, best, self.params.rollback, self.ledger.rollbacks, fault=fault, seed=self.params.seed
+            new,
+            best,
+            self.params.rollback,
+            self.ledger.rollbacks,
+            fault=fault,
+            seed=self.params.seed,
+            n_validations=self.n_validations,
         )
 
     def to_save(self, step: int) -> bool:
@@ -116,7 +127,8 @@ class RunControl:
 
     def commit(self, step: int) -> None:
         """Make the saved step count, with the validation that went before."""
-        assert self.latest is not None and self.decision is not None, "a step is validated before it is saved"
+        assert self.latest is not None, "a step is validated before it is saved"
+        assert self.decision is not None, "a validation is decided upon"
         self.ledger.commit(
             step,
             score=self.latest.score,

@@ -22,6 +22,7 @@ from typing import Any
 from .. import paths, process
 from ..backend.env import worker_env
 from ..backend.versions import check_versions
+from ..checkpoints.book import read_book
 from ..errors import DataError, ParamsError, StageError
 from ..evaluation.gold import has_rule
 from ..hardware import Device, resolve_device
@@ -110,6 +111,9 @@ def run(
     Raises:
         StageError: when the driver fails; what was committed to the ledger stays for the next run.
     """
+    book, _ = read_book(Path(planned.job.ledger))
+    if book is not None and book.finished is not None:
+        return  # killed between training and publishing
 
     def on_line(line: str) -> None:
         if line.startswith(EVENT_MARK):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +9,9 @@ from typing import Any
 
 from .. import paths, publish
 from ..checkpoints.ledger import Ledger
+from ..curves import curve
 from ..errors import StageError
+from ..model_card import write_model_card
 from ..params import Params
 from .figures import COLUMNS, plain
 from .job import Job
@@ -58,8 +58,16 @@ def publish_policy(job: Job, params: Params, metrics_folder: Path, wall_s: float
             events = [
                 {key: value for key, value in event.items() if key != "time"} for event in ledger.events()
             ]
+            parents = {
+                "starting weights": paths.SFT_MODEL,
+                "reward model": paths.REWARD_MODEL,
+                "data": paths.VALIDATED,
+            }
+            write_model_card(out, "ppo", params, figures, parents)
             publish.write_text(out / EVENTS_FILE, "".join(json.dumps(event) + "\n" for event in events))
-        publish.write_text(paths.curve("ppo"), _curve(steps))
+        publish.write_text(
+            paths.curve("ppo"), curve(COLUMNS, {step: plain(metrics) for step, metrics in steps.items()})
+        )
         publish.write_json(paths.metrics("ppo"), figures)
 
 
@@ -73,16 +81,6 @@ def policy_folder(step_folder: Path) -> Path:
     if not (folder / "config.json").exists():
         raise StageError(f"{folder} holds no model: the checkpoint was saved without hf_model")
     return folder
-
-
-def _curve(steps: dict[int, dict[str, Any]]) -> str:
-    """CSV, one row a step, empty where a figure was not measured."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    for step, metrics in steps.items():
-        writer.writerow({"step": step, **{name: f"{value:.6g}" for name, value in plain(metrics).items()}})
-    return text.getvalue()
 
 
 def _figures(steps: dict[int, dict[str, Any]]) -> dict[str, float]:

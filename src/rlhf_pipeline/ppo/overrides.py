@@ -7,6 +7,7 @@ that its yaml files leave out; a test holds them against those dataclasses.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,7 +133,8 @@ def _engine(prefix: str, params: Params, device: str) -> dict[str, Any]:
         if _dtype(params, device) == "float32"
         else None,
         f"{prefix}.offload_policy": params.hardware.offload_policy,
-        f"{prefix}.use_torch_compile": device == "cuda",
+        # Compiles one small function, the entropy, for half a minute at every start.
+        f"{prefix}.use_torch_compile": False,
         f"{prefix}.seed": params.seed,
         f"{prefix}.ulysses_sequence_parallel_size": params.hardware.ulysses_size,
     }
@@ -175,7 +177,7 @@ def _actor(params: Params, device: str) -> dict[str, Any]:
         f"{prefix}.use_kl_loss": ppo.kl.loss.coef > 0,
         f"{prefix}.kl_loss_coef": ppo.kl.loss.coef,
         f"{prefix}.kl_loss_type": KL_ESTIMATORS[ppo.kl.loss.estimator],
-        f"{prefix}.use_torch_compile": device == "cuda",
+        f"{prefix}.use_torch_compile": False,
         f"{prefix}.data_loader_seed": params.seed,
         # hf_model makes each saved step an ordinary Hugging Face folder that can be published as it is.
         f"{prefix}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
@@ -227,11 +229,16 @@ def _rollout(params: Params, paths: RunPaths, device: str) -> dict[str, Any]:
         }
     else:
         # Full CUDA graphs for decoding need no torch.compile, whose start-up costs minutes.
-        keys[f"{prefix}.engine_kwargs.vllm.compilation_config"] = {
-            "mode": 0,
-            "cudagraph_mode": "FULL_DECODE_ONLY",
-        }
+        keys[f"{prefix}.engine_kwargs.vllm.compilation_config"] = json.dumps(
+            {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+        )
+        keys[f"{prefix}.cudagraph_capture_sizes"] = graph_sizes(rollout.max_num_seqs)
     return keys
+
+
+def graph_sizes(max_num_seqs: int) -> list[int]:
+    """Batch sizes to capture: powers of two up to the largest batch, and that batch itself."""
+    return [*(2**power for power in range((max_num_seqs - 1).bit_length())), max_num_seqs]
 
 
 def _critic(params: Params, paths: RunPaths, device: str) -> dict[str, Any]:
@@ -336,10 +343,11 @@ def _trainer(params: Params, paths: RunPaths, device: str, total_steps: int) -> 
     }
     if hardware.ray_address:
         keys["ray_kwargs.ray_init.address"] = hardware.ray_address
-    elif device == "cpu":
+    else:
         # Logical slots: with few of them Ray waits for ever for TransferQueue's actors.
-        keys["ray_kwargs.ray_init.num_cpus"] = 32
-        keys["ray_kwargs.ray_init.num_gpus"] = hardware.n_gpus_per_node * hardware.nnodes
+        keys["ray_kwargs.ray_init.num_cpus"] = 32 if device == "cpu" else 32 + 16 * hardware.n_gpus_per_node
+        if device == "cpu":
+            keys["ray_kwargs.ray_init.num_gpus"] = hardware.n_gpus_per_node * hardware.nnodes
     if ppo.profile_steps:
         keys |= {"global_profiler.tool": "torch", "global_profiler.steps": list(ppo.profile_steps)}
     return keys

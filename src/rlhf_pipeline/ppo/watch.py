@@ -11,6 +11,8 @@ from ..params import Params
 from ..progress import StageProgress
 from ..tracking import Tracker
 from .figures import plain
+from .job import Job
+from .rollback_rule import preflight_statement
 
 SHOWN = ("reward", "kl", "validation_score", "step_s")
 
@@ -18,15 +20,18 @@ SHOWN = ("reward", "kl", "validation_score", "step_s")
 class PPOWatch:
     """A context manager around the driver; `step` receives verl's metrics of each step."""
 
-    def __init__(self, params: Params, total_steps: int):
+    def __init__(self, params: Params, job: Job):
         self.tracker = Tracker(params, "ppo")
-        self.progress = StageProgress("ppo", total_steps)
+        self.progress = StageProgress("ppo", job.total_steps)
         self.began = time.monotonic()
         self.startup_s = 0.0
+        n_validations = -(-job.total_steps // job.validate_every_steps)
+        self.promise = preflight_statement(params.rollback, params.ppo.validation.n_prompts, n_validations)
 
     def __enter__(self) -> PPOWatch:
         self.tracker.__enter__()
         self.progress.__enter__()
+        self.progress.note(self.promise)
         self.progress.note("starting Ray, verl's workers and vLLM")
         return self
 

@@ -5,9 +5,7 @@ Imports neither torch nor TRL; reward_driver.py does, in processes of its own.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
 import shutil
 import time
@@ -17,9 +15,12 @@ from typing import Any
 from .. import paths, publish
 from ..checkpoints.book import read_book
 from ..checkpoints.ledger import Ledger
+from ..checkpoints.retention import bound_runs
 from ..checkpoints.run_folder import TRL_STEPS
+from ..curves import curve
 from ..errors import DataError, ParamsError, StageError
 from ..hardware import resolve_device
+from ..model_card import write_model_card
 from ..params import Params
 from ..ppo.metrics_log import MetricsLog, merged
 from ..ppo.overrides import attention
@@ -38,6 +39,7 @@ NAMES = {
     "eval_margin": "margin",
     "eval_mean_reward": "mean_score",
 }
+SHOWN_FIGURES = ("margin", "mean_score", "validation_loss")
 COLUMNS = ("step", *NAMES.values())
 MODEL_FILES = (
     "config.json",
@@ -70,6 +72,7 @@ def run_reward_model(params: Params, digest: str) -> None:
     device = resolve_device(params)
     scratch = paths.workspace() / paths.SCRATCH / "reward_model" / _state_name(digest)
     job = _job(params, digest, scratch, device)
+    bound_runs(scratch.parent, scratch, keep_others=1)
     startup_s = 0.0
     book, _ = read_book(scratch / "ledger")
     if book is None or book.finished is None:
@@ -186,17 +189,8 @@ def _publish(
                 f" reward_model.min_pair_accuracy ({needed:.1%}); PPO against it would be misled. Look at the"
                 " data (reports/data/docs), train longer, or lower the gate"
             )
-        with publish.publishing(paths.REWARD_MODEL, {**facts, "step": best.step}) as out:
-            for pattern in MODEL_FILES:
-                for file in best.folder.glob(pattern):
-                    shutil.copy2(file, out / file.name)
     rows = {step: plain(metrics) for step, metrics in merged(scratch / "metrics").items()}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({"step": step, **{k: f"{v:.6g}" for k, v in row.items()}} for step, row in rows.items())
-    publish.write_text(paths.curve("reward_model"), text.getvalue())
-    validated = rows.get(best.step, {})
+    validated: dict[str, float] = rows.get(best.step, {})
     n = _rows_of(job["validation_file"])
     half = 1.96 * math.sqrt(accuracy * (1 - accuracy) / n)
     figures = {
@@ -212,6 +206,13 @@ def _publish(
         "wall_s": round(time.monotonic() - started, 2),
         "startup_s": round(startup_s, 2),
     }
+    with publish.publishing(paths.REWARD_MODEL, {**facts, "step": best.step}) as out:
+        for pattern in MODEL_FILES:
+            for file in best.folder.glob(pattern):
+                shutil.copy2(file, out / file.name)
+        parents = {"starting weights": paths.SFT_MODEL, "data": paths.VALIDATED}
+        write_model_card(out, "reward_model", params, figures, parents)
+    publish.write_text(paths.curve("reward_model"), curve(COLUMNS, rows))
     publish.write_json(paths.metrics("reward_model"), figures)
 
 

@@ -5,9 +5,8 @@ Imports neither torch nor verl; sft_driver.py does, in processes of its own.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
+import os
 import shutil
 import time
 from pathlib import Path
@@ -17,8 +16,11 @@ from .. import paths, publish
 from ..backend.versions import check_versions
 from ..checkpoints.book import read_book
 from ..checkpoints.ledger import Ledger
+from ..checkpoints.retention import bound_runs
+from ..curves import curve
 from ..errors import DataError, ParamsError
 from ..hardware import resolve_device
+from ..model_card import write_model_card
 from ..params import Params
 from ..ppo.compose import compose
 from ..ppo.metrics_log import MetricsLog, merged
@@ -62,6 +64,7 @@ def run_sft(params: Params, digest: str) -> None:
     total_steps = steps(params, train_file)
     scratch = workspace / paths.SCRATCH / "sft" / _state_name(digest)
     job = _write_job(params, digest, scratch, train_file, device, total_steps)
+    bound_runs(scratch.parent, scratch, keep_others=1)
     startup_s = 0.0
     book, _ = read_book(scratch / "ledger")
     if book is None or book.finished is None:
@@ -77,8 +80,6 @@ def run_sft(params: Params, digest: str) -> None:
                 progress.update(step, **{name: found[name] for name in shown if name in found})
 
             with MetricsLog(scratch / "metrics", on_metrics) as log:
-                import os
-
                 os.environ["VERL_FILE_LOGGER_PATH"] = str(log.path)
                 run_module("rlhf_pipeline.train.sft_driver", [str(job)], params, device, "sft", None)
     _publish(params, digest, scratch, facts, total_steps, started, startup_s)
@@ -149,14 +150,7 @@ def _publish(
         keep_newest=1,
     ) as ledger:
         best = ledger.restore_best()
-        with publish.publishing(paths.SFT_MODEL, {**facts, "step": best.step}) as out:
-            shutil.copytree(best.folder / "huggingface", out, dirs_exist_ok=True)
     rows = {step: plain(metrics) for step, metrics in merged(scratch / "metrics").items()}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({"step": step, **{k: f"{v:.6g}" for k, v in row.items()}} for step, row in rows.items())
-    publish.write_text(paths.curve("sft"), text.getvalue())
     figures = {
         "steps": total_steps,
         "best_step": best.step,
@@ -166,4 +160,9 @@ def _publish(
         "wall_s": round(time.monotonic() - started, 2),
         "startup_s": round(startup_s, 2),
     }
+    with publish.publishing(paths.SFT_MODEL, {**facts, "step": best.step}) as out:
+        shutil.copytree(best.folder / "huggingface", out, dirs_exist_ok=True)
+        parents = {"starting weights": paths.BASE_MODEL, "data": paths.VALIDATED}
+        write_model_card(out, "sft", params, figures, parents)
+    publish.write_text(paths.curve("sft"), curve(COLUMNS, rows))
     publish.write_json(paths.metrics("sft"), figures)

@@ -43,7 +43,7 @@ def sft_config(params: Params, paths: SFTPaths, device: str, total_steps: int) -
         "model.enable_gradient_checkpointing": sft.gradient_checkpointing,
         "model.override_config.attn_implementation": attention(params, device),
         "engine.strategy": "fsdp" if hardware.strategy == "fsdp" else "fsdp2",
-        "engine.use_torch_compile": device == "cuda",
+        "engine.use_torch_compile": False,
         "engine.dtype": "float32" if fp32 else hardware.dtype,
         # The autocast type; engine.dtype alone leaves verl computing in bfloat16.
         "engine.mixed_precision": dict.fromkeys(("param_dtype", "reduce_dtype", "buffer_dtype"), "fp32")

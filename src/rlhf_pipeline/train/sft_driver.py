@@ -63,7 +63,7 @@ def resume_folder(ledger: Ledger) -> str | None:
 def recording(tracking: Any, losses: dict[str, float]) -> Any:
     """verl's Tracking that also remembers the newest validation loss."""
 
-    class Recording(tracking):  # type: ignore[misc]
+    class Recording(tracking):
         def log(self, data: dict[str, Any], step: int, **rest: Any) -> None:
             if "val/loss" in data:
                 losses["newest"] = float(data["val/loss"])
