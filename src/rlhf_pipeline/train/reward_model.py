@@ -193,7 +193,7 @@ def _publish(
     validated: dict[str, float] = rows.get(best.step, {})
     n = _rows_of(job["validation_file"])
     half = 1.96 * math.sqrt(accuracy * (1 - accuracy) / n)
-    figures = {
+    figures: dict[str, float] = {
         "steps": job["total_steps"],
         "best_step": best.step,
         "pair_accuracy": accuracy,

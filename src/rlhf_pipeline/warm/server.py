@@ -137,7 +137,7 @@ def child(server: Server, request: dict[str, Any], held: list[int]) -> None:
         code = interpret(request["arguments"])
     except SystemExit as stop:
         code = exit_code(stop.code)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - as an interpreter does with whatever ends its program
         traceback.print_exc()
     finally:
         leave(code)

@@ -20,13 +20,15 @@ Warm = tuple[str, dict[str, str]]
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     log = tmp_path_factory.mktemp("logs") / "warm.log"
-    with tempfile.TemporaryDirectory(prefix="w", dir="/tmp") as folder:
-        with warm_python(Path(folder), ["json", "decimal"], {}, log) as (python, variables):
-            yield python, {**os.environ, **variables}
+    with (
+        tempfile.TemporaryDirectory(prefix="w", dir="/tmp") as folder,
+        warm_python(Path(folder), ["json", "decimal"], {}, log) as (python, variables),
+    ):
+        yield python, {**os.environ, **variables}
 
 
 def run(warm: Warm, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(  # type: ignore[call-overload]
         [warm[0], *arguments], env=warm[1], capture_output=True, text=True, timeout=60, **options
     )
 
