@@ -39,7 +39,7 @@ ui: setup             ## the Prefect server with its pages and the deployments; 
 params-docs: setup    ## rewrite docs/params.md from the typed models
 	$(PY) -m scripts.params_docs
 bench-data: setup     ## how many rows a second the data stages take
-	$(PY) -m benchmarks.bench_data
+	$(PY) -m benchmarks.data
 faults: setup         ## kill, damage and starve a real run, and see it recover
 	$(PY) -m pytest -m "not gpu" tests/faults
 lock: setup           ## rebuild requirements/*.lock from pyproject.toml

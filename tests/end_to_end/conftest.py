@@ -1,0 +1,106 @@
+"""One real, reduced run of the whole pipeline, shared by every test of this folder.
+
+A clone of the repository in an empty folder; `python -m flows.train` runs the eight stages with the
+real stack (verl, Ray, vLLM, TRL, Great Expectations, DVC, Prefect) on the CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+REDUCED: dict[str, Any] = {
+    "data.synthetic.n_prompts": 900,
+    "sft.max_steps": 40,
+    "sft.validate_every_steps": 20,
+    "reward_model.max_steps": 40,
+    "reward_model.validate_every_steps": 20,
+    "reward_model.min_pair_accuracy": 0.5,
+    "ppo.total_steps": 4,
+    "ppo.train_batch_size": 16,
+    "ppo.mini_batch_size": 16,
+    "ppo.micro_batch_size_per_gpu": 16,
+    "ppo.validation.every": 2,
+    "ppo.validation.n_prompts": 32,
+    "evaluate.n_prompts": 64,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """The workspace after the run, and what the command printed."""
+
+    folder: Path
+    output: str
+
+    def change_params(self, changes: dict[str, Any]) -> None:
+        """Edit the workspace's params.yaml."""
+        change_params(self.folder / "params.yaml", changes)
+
+    def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a module of the pipeline's interpreter in the workspace."""
+        return subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=self.folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=check,
+        )
+
+
+def environment() -> dict[str, str]:
+    bin_folder = str(Path(sys.executable).parent)
+    return {
+        **os.environ,
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "HF_HUB_OFFLINE": "1",
+        "DVC_NO_ANALYTICS": "1",
+    }
+
+
+def change_params(path: Path, changes: dict[str, Any]) -> None:
+    yaml = YAML()
+    values = yaml.load(path.read_text())
+    for dotted, value in changes.items():
+        *parents, last = dotted.split(".")
+        place = values
+        for key in parents:
+            place = place[key]
+        place[last] = value
+    with path.open("w") as file:
+        yaml.dump(values, file)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("end_to_end") / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
+    change_params(folder / "params.yaml", REDUCED)
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.train"],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=1200,
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + logs(folder)
+    return Run(folder, done.stdout)
+
+
+def logs(folder: Path) -> str:
+    tails = [
+        f"\n--- {path.name}\n{path.read_text()[-3000:]}" for path in sorted((folder / "logs").glob("*.log"))
+    ]
+    return "".join(tails)
