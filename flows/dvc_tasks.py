@@ -194,6 +194,7 @@ def dvc_environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join([scripts, os.environ.get("PATH", "")]),
         "PYTHONPATH": os.pathsep.join(part for part in code if part),
+        "RLHF_PYTHON": sys.executable,
         "RLHF_WORKSPACE": str(folder),
         "DVC_NO_ANALYTICS": "1",
         **extra,

@@ -30,8 +30,8 @@ _DOTTED = re.compile(r"^(rlhf_pipeline|stages)(\.\w+)+")
 
 
 def sources(stage: str) -> set[Path]:
-    """Every file of this repository that `python -m stages.<stage>` may run or read as code."""
-    found: set[Path] = set()
+    """Every file of this repository that a stage may run or read as code."""
+    found: set[Path] = {ROOT / "stages" / "run.sh"}
     queue = [ROOT / "stages" / f"{stage}.py"]
     hosts = False
     while queue:

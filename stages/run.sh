@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs one stage for DVC with the environment's Python, also when the environment is not activated
-# (`.venv/bin/dvc repro`) and in a workspace of DVC's own (`dvc exp run --temp`, where DVC_ROOT is the
-# repository). By hand: python -m stages.NAME
+# Runs one stage for DVC with the environment's Python and this workspace's code, also when the environment
+# is not activated (`.venv/bin/dvc repro`) and in a workspace of DVC's own (`dvc exp run --temp`, where
+# DVC_ROOT is the repository). By hand: python -m stages.NAME
 set -eu
 found=$(command -v python || true)
 if [ -n "${RLHF_PYTHON:-}" ]; then
@@ -16,4 +16,6 @@ else
     echo "error: no Python with this pipeline's packages: run make setup, or activate your environment" >&2
     exit 2
 fi
+PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH
 exec "$python" -m "stages.$1"

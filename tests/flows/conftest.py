@@ -39,6 +39,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stages = folder / "stages"
     stages.mkdir()
     (stages / "__init__.py").touch()
+    shutil.copy(ROOT / "stages/run.sh", stages)
     (folder / "flows/compare_policies.py").write_text(COMPARISON)
     for stage in STAGE_SECTIONS:
         (stages / f"{stage}.py").write_text(STAGE.format(stage=stage))

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def dvc(*arguments: str) -> str:
     command = [sys.executable, "-m", "dvc", *arguments]
@@ -37,3 +39,19 @@ def test_repro_metrics_plots_and_experiments(workspace: Path) -> None:
     assert "Running stage 'sft':" not in output
     assert json.loads((workspace / "reports/metrics/ppo.json").read_text())["kl_loss_coef"] == 0.07
     assert "strong-kl" in dvc("exp", "list")
+
+
+def test_stages_find_an_environment_that_is_not_activated(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`.venv/bin/dvc` with a bare PATH, in the workspace and in one of DVC's own."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("PYTHONPATH")
+    command = [sys.executable, "-m", "dvc", "repro", "base_model"]
+    without = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "no Python with this pipeline's packages: run make setup" in without.stderr
+    (workspace / ".venv").symlink_to(sys.prefix)
+    dvc("repro", "base_model")
+    assert (workspace / "models/base/made.txt").is_file()
+    dvc("exp", "run", "--temp", "-S", "seed=3", "-n", "elsewhere", "base_model")
+    assert "elsewhere" in dvc("exp", "list")
