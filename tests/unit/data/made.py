@@ -25,11 +25,12 @@ Row = dict[str, Any]
 def params(**overrides: Any) -> Params:
     """The repository's params with dotted overrides (`__` for the dot) and few rows asked for."""
     dotted = {name.replace("__", "."): value for name, value in overrides.items()}
-    return parse(_values(), {"validate_data.min_rows": 1, **dotted})
+    return parse(values(), {"validate_data.min_rows": 1, **dotted})
 
 
 @cache
-def _values() -> dict[str, Any]:
+def values() -> dict[str, Any]:
+    """params.yaml as it stands."""
     return read_yaml(REPOSITORY / "params.yaml")
 
 

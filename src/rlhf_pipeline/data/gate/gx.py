@@ -26,16 +26,24 @@ with warnings.catch_warnings():
     from great_expectations.datasource.fluent.batch_request import BatchRequest
     from great_expectations.datasource.fluent.interfaces import Batch, DataAsset, Datasource
     from great_expectations.execution_engine import ExecutionEngine
+    from great_expectations.expectations import registry
     from great_expectations.expectations.expectation import BatchExpectation
     from great_expectations.expectations.metrics.metric_provider import (
         MetricProvider,
         metric_partial,
         metric_value,
     )
-    from great_expectations.expectations.registry import register_renderer
     from great_expectations.render import LegacyDiagnosticRendererType, LegacyRendererType
     from great_expectations.render.renderer.renderer import renderer
     from great_expectations.validator.metric_configuration import MetricConfiguration
+
+
+def registered_expectations() -> dict[str, type[BatchExpectation]]:
+    """Name -> class of every expectation of this package that has been imported."""
+    names = registry.list_registered_expectation_implementations()
+    kinds = {name: registry.get_expectation_impl(name) for name in names}
+    return {name: kind for name, kind in kinds.items() if kind.__module__.startswith(__package__)}
+
 
 __all__ = [
     "Batch",
@@ -61,6 +69,6 @@ __all__ = [
     "metric_partial",
     "metric_value",
     "pydantic",
-    "register_renderer",
+    "registered_expectations",
     "renderer",
 ]

@@ -105,7 +105,7 @@ class ExpectNoLengthBias(FigureExpectation):
     """Chosen responses are not systematically longer or shorter than rejected ones."""
 
     statement: ClassVar[str] = (
-        "|mean log(chosen length / rejected length)| in characters stays below the bound."
+        "The mean of log(chosen length / rejected length) in bytes stays within the bound."
     )
 
     def figure(self) -> str:
