@@ -19,7 +19,8 @@ from rlhf_pipeline.data.prepare import prepare
 from rlhf_pipeline.errors import DataError
 from rlhf_pipeline.params.common import Data, Source, Synthetic
 
-from .hostile_files import HEADER, LOADS, OTHER, PAIR, REFUSED, TWO, columns, jsonl, parquet
+from .hostile_errors import REFUSED
+from .hostile_files import HEADER, LOADS, OTHER, PAIR, TWO, columns, jsonl, parquet
 
 Rows = dict[str, list[dict[str, Any]]]
 

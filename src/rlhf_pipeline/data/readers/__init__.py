@@ -7,12 +7,12 @@ mean is decided in shapes/.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
 from ...errors import DataError
 from ..items import Options, RawRow
+from . import arrow_files, json_text, sheets
 
 Reader = Callable[[Path, str, Options], Iterator[RawRow]]
 
@@ -20,18 +20,18 @@ HUB = "hf://"
 COMPRESSIONS = (".gz", ".zst", ".zstd")
 COMPRESSED = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 """Formats that may be compressed as a whole; the others compress inside."""
-READERS = {
-    ".jsonl": "json_text.read_lines",
-    ".ndjson": "json_text.read_lines",
-    ".json": "json_text.read_list",
-    ".csv": "sheets.read_csv",
-    ".tsv": "sheets.read_csv",
-    ".xlsx": "sheets.read_xlsx",
-    ".parquet": "arrow_files.read_parquet",
-    ".pq": "arrow_files.read_parquet",
-    ".arrow": "arrow_files.read_arrow",
-    ".feather": "arrow_files.read_arrow",
-    ".ipc": "arrow_files.read_arrow",
+READERS: dict[str, Reader] = {
+    ".jsonl": json_text.read_lines,
+    ".ndjson": json_text.read_lines,
+    ".json": json_text.read_list,
+    ".csv": sheets.read_csv,
+    ".tsv": sheets.read_csv,
+    ".xlsx": sheets.read_xlsx,
+    ".parquet": arrow_files.read_parquet,
+    ".pq": arrow_files.read_parquet,
+    ".arrow": arrow_files.read_arrow,
+    ".feather": arrow_files.read_arrow,
+    ".ipc": arrow_files.read_arrow,
 }
 # What the datasets library writes beside its data files.
 METADATA = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "manifest.json")
@@ -101,10 +101,8 @@ def read(path: Path, raw: Path, options: Options) -> Iterator[RawRow]:
     suffix = _format(path.name)
     if suffix is None:
         raise DataError(f"{relative.as_posix()}: unknown format; known: {known_formats()}")
-    module, _, function = READERS[suffix].partition(".")
-    reader: Reader = getattr(import_module(f".{module}", __package__), function)
     partition = dict(_partition(part) for part in relative.parts[:-1] if "=" in part)
-    rows = reader(path, relative.as_posix(), options)
+    rows = READERS[suffix](path, relative.as_posix(), options)
     return _with_partition(rows, partition) if partition else rows
 
 
