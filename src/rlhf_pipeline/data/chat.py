@@ -10,7 +10,7 @@ import datetime
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jinja2
 from jinja2 import nodes
@@ -62,7 +62,9 @@ class ChatTokenizer:
         if isinstance(source, list):
             source = {entry["name"]: entry["template"] for entry in source}.get("default")
         if not isinstance(source, str):
-            raise DataError(f"{self._folder} has no chat template (chat_template.jinja or tokenizer_config.json)")
+            raise DataError(
+                f"{self._folder} has no chat template (chat_template.jinja or tokenizer_config.json)"
+            )
         try:
             return _environment().from_string(source)
         except jinja2.TemplateSyntaxError as error:
@@ -93,7 +95,7 @@ class ChatTokenizer:
         return self.tokenizer.encode("a").ids[:1] == [self.tokenizer.token_to_id(self.bos)]
 
     def expected_bos(self) -> int:
-        """BOS tokens that a conversation must start with: 1 if encoding adds one or the template writes one."""
+        """BOS tokens a conversation must start with: 1 if encoding adds one or the template writes one."""
         if self.bos is None:
             return 0
         try:
@@ -113,7 +115,7 @@ class ChatTokenizer:
 class _Generation(Extension):
     """`{% generation %}` blocks, which mark the assistant's text for training and print unchanged."""
 
-    tags = {"generation"}
+    tags: ClassVar[set[str]] = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
