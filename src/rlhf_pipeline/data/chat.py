@@ -10,7 +10,7 @@ import datetime
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import jinja2
 from jinja2 import nodes
@@ -115,7 +115,7 @@ class ChatTokenizer:
 class _Generation(Extension):
     """`{% generation %}` blocks, which mark the assistant's text for training and print unchanged."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it per instance
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
