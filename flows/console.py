@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Console:
-    """A context manager; every method does nothing outside of it."""
+    """A context manager. `silent` shows nothing, where Prefect prints the log itself."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, silent: bool = False) -> None:
+        self._folder, self._silent = folder, silent
         self._bars: Progress | None = None
         self._task: TaskID | None = None
         self._stage = ""
 
     def __enter__(self) -> Console:
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and not self._silent:
             self._bars = progress.rich_bar()
             self._bars.start()
         return self
@@ -43,7 +43,7 @@ class Console:
         """A line of its own."""
         if self._bars is not None:
             self._bars.console.print(text, markup=False, highlight=False)
-        else:
+        elif not self._silent:
             print(text, flush=True)
 
     def start(self, stage: str) -> None:
@@ -71,7 +71,7 @@ class Console:
         """A stage has ended: Completed, Cached, Failed."""
         if self._bars is None or self._task is None:
             if how != "Completed":
-                print(f"{stage}: {how.lower()}", flush=True)
+                self.say(f"{stage}: {how.lower()}")
             return
         self.tick()
         total = self._bars.tasks[self._task].total or 1

@@ -132,9 +132,10 @@ class Repro:
         if _RESTORED.match(line):
             return Outcome(stage, "restored")
         self._tail.clear()
+        if _FAILED.match(line):  # before it ran: a missing dependency, say
+            self._pushed_back = line
         while (line := self._next(on_tick)) is not None:
             if failed := _FAILED.match(line):
-                self._failed = True
                 return self._failure(stage, failed.group(2))
             if _announced(line):
                 self._pushed_back = line
@@ -143,7 +144,6 @@ class Repro:
                 self._tail.append(line)
                 on_line(line)
         if self._exit_problem() is not None:
-            self._failed = True
             return self._failure(stage, "")
         return Outcome(stage, "ran")
 
@@ -158,6 +158,7 @@ class Repro:
         return None
 
     def _failure(self, stage: str, said: str) -> Outcome:
+        self._failed = True
         problem = process.useful_tail(list(self._tail)) or said or "dvc ended without a message"
         locked = bool(_LOCKED.search(said))
         if locked:
@@ -247,7 +248,7 @@ def git_identity(folder: Path) -> dict[str, str]:
 
 
 def _announced(line: str) -> str | None:
-    for pattern in (_SKIPPED, _RESTORED, _RUNNING):
+    for pattern in (_SKIPPED, _RESTORED, _RUNNING, _FAILED):
         if found := pattern.match(line):
             return found.group(1)
     return None

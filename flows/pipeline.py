@@ -72,7 +72,7 @@ def train(
     follow_worker()
     run = prestarted.pop() if prestarted else TrainingRun(request)
     record = RunRecord(UUID(str(flow_run.get_id())), what="train")
-    with run, Console(run.folder) as console:
+    with run, Console(run.folder, silent=from_worker()) as console:
         end = _train(run, record, console)
     record.ended(end)
     ends.append(end)
@@ -220,8 +220,13 @@ def tell_the_rest() -> None:
 
 def follow_worker() -> None:
     """End this process when the Prefect worker that started it is gone, however it went."""
-    if os.environ.get("PREFECT__FLOW_RUN_ID"):
+    if from_worker():
         orphans.follow(os.getppid())
+
+
+def from_worker() -> bool:
+    """Whether a worker or `make ui` started this process for one flow run."""
+    return bool(os.environ.get("PREFECT__FLOW_RUN_ID"))
 
 
 def took(stage: str, run: TrainingRun) -> str:

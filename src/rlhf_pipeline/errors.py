@@ -43,6 +43,9 @@ def main(command: Callable[[], int | None]) -> int:
 
     Returns the process exit code: 0, 2 for a `PipelineError`, 130 after Ctrl-C.
     """
+    from .orphans import follow_dvc
+
+    follow_dvc()
     try:
         return command() or 0
     except PipelineError as error:

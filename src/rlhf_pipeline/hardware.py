@@ -41,6 +41,11 @@ def resolve_device(params: Params) -> Device:
     return wanted
 
 
+def attention(params: Params, device: str) -> str:
+    """The attention name given to transformers: sdpa on CPU whatever hardware.attention says."""
+    return params.hardware.attention if device == "cuda" else "sdpa"
+
+
 def _installed(distribution: str) -> bool:
     try:
         metadata.version(distribution)

@@ -104,33 +104,30 @@ def model_card(
     use = about.use.format(
         folder=f"models/{'policy' if kind == 'ppo' else kind}", tokens=params.data.max_response_tokens
     )
-    algorithm = [params.ppo.adv_estimator] if kind == "ppo" else []
+    own = params.model_dump(mode="json")[kind]
+    algorithm = [own["adv_estimator"]] if "adv_estimator" in own else []
     return "\n".join(
         [
-            f"---\n{_front_matter(about, params, algorithm)}\n---",
+            f"---\n{_front_matter(about, algorithm)}\n---",
             f"# {about.title}\n\n{about.what}\n",
             *(f"{note}\n" for note in notes),
             f"## Use\n\n```python\n{use}```\n",
             f"## Made from\n\n{_parents(parents)}",
-            f"Seed {params.seed}, params digest `{digest(params, STAGE_SECTIONS[kind])}`. Sources: "
-            + ", ".join(source.name for source in params.data.sources)
-            + ".\n",
+            f"Seed {params.seed}, params digest `{digest(params, STAGE_SECTIONS[kind])}`.\n",
             f"## Figures\n\n{_figures(metrics)}",
-            f"## Params\n\n```yaml\n{_yaml({kind: params.model_dump(mode='json')[kind]})}```\n",
+            f"## Params\n\n```yaml\n{_yaml({kind: own})}```\n",
             f"## Limits\n\n{about.limits}\n",
         ]
     )
 
 
-def _front_matter(about: _About, params: Params, more_tags: Sequence[str]) -> str:
+def _front_matter(about: _About, more_tags: Sequence[str]) -> str:
     from huggingface_hub import ModelCardData
 
-    hub = params.model.hub_name if params.model.source == "hub" else None
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=about.task,
         tags=list(dict.fromkeys([*about.tags, *more_tags, "rlhf-pipeline"])),
-        base_model=hub,
     )
     return str(data.to_yaml()).strip()
 

@@ -65,6 +65,18 @@ def publishing(target: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
+def copy_model(source: Path, out: Path) -> None:
+    """Copy a Hugging Face folder that verl saved, without the name of the attention it trained with.
+
+    verl writes that name into config.json, and transformers refuses to load a folder that names an
+    attention of ours. Any reader of the folder chooses its own.
+    """
+    shutil.copytree(source, out, dirs_exist_ok=True)
+    config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    if config.pop("attn_implementation", None) is not None:
+        write_json(out / "config.json", config)
+
+
 def _beside(target: Path, role: str, process: int | str | None = None) -> Path:
     """The name of a temporary folder of this process next to `target`."""
     return target.with_name(f".{target.name}.{role}-{os.getpid() if process is None else process}")

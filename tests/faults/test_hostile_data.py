@@ -6,6 +6,8 @@ the data gate's business (tests/unit/data).
 
 from __future__ import annotations
 
+import gzip
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from rlhf_pipeline import paths
 from rlhf_pipeline.data.prepare import prepare
@@ -20,7 +23,7 @@ from rlhf_pipeline.errors import DataError
 from rlhf_pipeline.params.common import Data, Source, Synthetic
 
 from .hostile_errors import REFUSED
-from .hostile_files import HEADER, LOADS, OTHER, PAIR, TWO, columns, jsonl, parquet
+from .hostile_files import HEADER, LOADS, OTHER, PAIR, TWO, arrow, columns, jsonl, parquet, xlsx
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -166,6 +169,51 @@ def test_hive_partitions_add_their_columns(tmp_path: Path) -> None:
         (raw / "set" / f"prompt={prompt}").mkdir(parents=True)
         (raw / "set" / f"prompt={prompt}" / "part-0.parquet").write_bytes(parquet(content))
     assert pairs(load(raw, "set")) == {("Why?", "Because.", "No."), ("Go", "x", "y")}
+
+
+SEEDS = {
+    "a.jsonl": jsonl(PAIR, OTHER),
+    "b.csv": b'prompt,chosen,rejected\nWhy?,"Bec""ause.",No.\nHow?,So.,Never.\n',
+    "c.parquet": parquet(columns()),
+    "d.arrow": arrow(columns()),
+    "e.xlsx": xlsx(HEADER, ["Why?", "Because.", "No."]),
+    "f.jsonl.gz": gzip.compress(jsonl(PAIR, OTHER)),
+    "g.jsonl.zst": zstandard.compress(jsonl(PAIR, OTHER)),
+}
+
+
+def mutated(content: bytes, rng: random.Random) -> bytes:
+    """The content with a few bytes changed, added or lost, or its end cut off."""
+    found = bytearray(content)
+    for _ in range(rng.choice([1, 1, 2, 4, 16])):
+        place = rng.randrange(len(found))
+        match rng.randrange(4):
+            case 0:
+                found[place] = rng.randrange(256)
+            case 1:
+                found[place:place] = bytes([rng.randrange(256)]) * rng.choice([1, 5])
+            case 2 if len(found) > 20:
+                del found[place : place + rng.choice([1, 2, 9])]
+            case 3 if rng.random() < 0.2:
+                found = found[: place + 1]
+    return bytes(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEEDS)
+def test_no_damage_ends_in_a_traceback(name: str, tmp_path: Path) -> None:
+    rng = random.Random(name)
+    outcomes = set()
+    for _ in range(60):
+        raw = write(tmp_path, name, mutated(SEEDS[name], rng))
+        try:
+            load(raw, name)
+        except DataError as error:
+            assert name in str(error) or "no source gave a single row" in str(error)
+            outcomes.add("refused")
+        else:
+            outcomes.add("loaded")
+    assert "refused" in outcomes
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from rlhf_pipeline import orphans
 
@@ -117,6 +118,18 @@ def environment(folder: Path, home: Path) -> dict[str, str]:
 def behave(folder: Path, **stages: dict[str, Any]) -> None:
     """Tell stages what to do besides writing their outputs."""
     (folder / "behave.json").write_text(json.dumps(stages))
+
+
+def set_param(folder: Path, dotted: str, value: Any) -> None:
+    """Change params.yaml as a user would."""
+    yaml, file = YAML(), folder / "params.yaml"
+    values = place = yaml.load(file.read_text())
+    *parents, last = dotted.split(".")
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    with file.open("w") as out:
+        yaml.dump(values, out)
 
 
 def python(*arguments: str, **options: Any) -> subprocess.Popen[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlhf_pipeline.params import STAGE_SECTIONS
 
-from .cheap import behave
+from .cheap import behave, set_param
 from .prefect_api import Prefect
 
 STAGES = list(STAGE_SECTIONS)
@@ -91,8 +91,7 @@ def test_a_worse_policy_is_rolled_back_and_a_better_one_promoted(workspace: Path
     prompts = [f"p{number}" for number in range(50)]
     scores = {"new": dict.fromkeys(prompts, 0.4), "promoted": dict.fromkeys(prompts, 0.6)}
     behave(workspace, ppo={"made": "worse"}, compare=scores)
-    text = (workspace / "params.yaml").read_text()
-    (workspace / "params.yaml").write_text(text.replace("loss: {coef: 0.01", "loss: {coef: 0.07"))
+    set_param(workspace, "ppo.kl.loss.coef", 0.07)
     worse = train()
     assert worse.returncode == 0, worse.stdout + worse.stderr
     run = prefect.flow_runs()[0]

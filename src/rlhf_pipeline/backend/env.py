@@ -49,6 +49,8 @@ _CUDA = {
     "VERL_PLATFORM": "",
     # flashinfer's sampler compiles at first use, which needs nvcc; vLLM's own is as good here.
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    # Ray hides every GPU from an actor that asks for none; verl's engine servers place themselves.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
 

@@ -51,7 +51,7 @@ def validate(params: Params, prepared: Path, model: Path, facts: Mapping[str, An
     section = params.validate_data
     quarantined = dict.fromkeys(paths.TABLES, 0)
     with (
-        tempfile.TemporaryDirectory(prefix="rlhf-gate-") as scratch_name,
+        _scratch() as scratch_name,
         publish.publishing(paths.DATA_REPORT, facts) as folder,
     ):
         scratch = Path(scratch_name)
@@ -71,6 +71,14 @@ def validate(params: Params, prepared: Path, model: Path, facts: Mapping[str, An
     if remaining:
         raise DataError(_refusal(remaining, section.on_error))
     return Verdict(len(outcome.findings), _said(outcome.warned, rows_shown=1), quarantined, made.speeds)
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder for what does not fit into memory, on the workspace's disk; an older run's is removed."""
+    place = paths.SCRATCH / "validate_data"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    return tempfile.TemporaryDirectory(dir=place)
 
 
 def _judged(params: Params, prepared: Path, chat: ChatTokenizer, scratch: Path) -> tuple[Gate, Outcome, Made]:

@@ -59,6 +59,8 @@ def main(job: Path, out: Path) -> None:
     }
     if sampling.device != "cpu":
         engine["gpu_memory_utilization"] = sampling.gpu_memory_utilization
+        # CUDA graphs for decoding alone: compiling the model takes longer than sampling from it once.
+        engine["compilation_config"] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
     wishes = [
         SamplingParams(
             temperature=sampling.temperature,

@@ -26,12 +26,12 @@ from ..checkpoints.book import read_book
 from ..errors import DataError, ParamsError, StageError
 from ..evaluation.gold import has_rule
 from ..hardware import Device, resolve_device
+from ..metrics_log import MetricsLog
 from ..params import Params
 from ..publish import MANIFEST, sha256_of, write_text
 from ..warm.start import PPO_MODULES, warm_python
 from .compose import compose
 from .job import EVENT_MARK, JOB_VARIABLE, Job
-from .metrics_log import MetricsLog
 from .overrides import AGENT_LOOP, TOOL_AGENT_LOOP, RunPaths, uses_reward_model, verl_config
 
 INPUT_MANIFESTS = (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL)

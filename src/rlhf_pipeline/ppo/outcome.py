@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ from .. import paths, publish
 from ..checkpoints.ledger import Ledger
 from ..curves import curve
 from ..errors import StageError
+from ..metrics_log import merged
 from ..model_card import write_model_card
 from ..params import Params
 from .figures import COLUMNS, plain
 from .job import Job
-from .metrics_log import merged
 
 EVENTS_FILE = "events.jsonl"
 
@@ -54,7 +53,7 @@ def publish_policy(job: Job, params: Params, metrics_folder: Path, wall_s: float
             "base_model": params.model.source,
         }
         with publish.publishing(paths.POLICY, facts) as out:
-            shutil.copytree(policy_folder(best.folder), out, dirs_exist_ok=True)
+            publish.copy_model(policy_folder(best.folder), out)
             events = [
                 {key: value for key, value in event.items() if key != "time"} for event in ledger.events()
             ]

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..hardware import attention
 from ..params import Params
 from ..params.ppo import PPO, Actor, Critic
 
@@ -111,11 +112,6 @@ def _model(params: Params, paths: RunPaths, device: str) -> dict[str, Any]:
         "actor_rollout_ref.model.lora_alpha": ppo.lora_alpha,
         "actor_rollout_ref.model.override_config.attn_implementation": attention(params, device),
     }
-
-
-def attention(params: Params, device: str) -> str:
-    """The attention name given to transformers: sdpa on CPU whatever hardware.attention says."""
-    return params.hardware.attention if device == "cuda" else "sdpa"
 
 
 def _dtype(params: Params, device: str) -> str:

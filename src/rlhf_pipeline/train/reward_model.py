@@ -19,11 +19,10 @@ from ..checkpoints.retention import bound_runs
 from ..checkpoints.run_folder import TRL_STEPS
 from ..curves import curve
 from ..errors import DataError, ParamsError, StageError
-from ..hardware import resolve_device
+from ..hardware import attention, resolve_device
+from ..metrics_log import MetricsLog, merged
 from ..model_card import write_model_card
 from ..params import Params
-from ..ppo.metrics_log import MetricsLog, merged
-from ..ppo.overrides import attention
 from ..progress import StageProgress
 from ..tracking import Tracker
 from .ranks import run_module

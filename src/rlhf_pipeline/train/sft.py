@@ -20,12 +20,12 @@ from ..checkpoints.retention import bound_runs
 from ..curves import curve
 from ..errors import DataError, ParamsError
 from ..hardware import resolve_device
+from ..metrics_log import MetricsLog, merged
 from ..model_card import write_model_card
 from ..params import Params
-from ..ppo.compose import compose
-from ..ppo.metrics_log import MetricsLog, merged
 from ..progress import StageProgress
 from ..tracking import Tracker
+from ..verl_config import compose
 from .ranks import run_module
 from .sft_config import CONFIG, EXTRA_KEYS, SFTPaths, sft_config
 
@@ -161,7 +161,7 @@ def _publish(
         "startup_s": round(startup_s, 2),
     }
     with publish.publishing(paths.SFT_MODEL, {**facts, "step": best.step}) as out:
-        shutil.copytree(best.folder / "huggingface", out, dirs_exist_ok=True)
+        publish.copy_model(best.folder / "huggingface", out)
         parents = {"starting weights": paths.BASE_MODEL, "data": paths.VALIDATED}
         write_model_card(out, "sft", params, figures, parents)
     publish.write_text(paths.curve("sft"), curve(COLUMNS, rows))

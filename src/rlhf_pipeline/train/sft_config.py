@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..hardware import attention
 from ..params import Params
-from ..ppo.overrides import attention
 
 EXTRA_KEYS = frozenset({"model.override_config.attn_implementation", "engine.mixed_precision"})
 CONFIG = "sft_trainer_engine"

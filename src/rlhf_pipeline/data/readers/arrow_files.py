@@ -18,14 +18,16 @@ from ...errors import DataError
 from ..items import Options, Place, RawRow
 
 BATCH_ROWS = 8192
+UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What pyarrow raises on damaged files; the last for column names that are not text."""
 
 
 def read_parquet(path: Path, label: str, options: Options) -> Iterator[RawRow]:
     """The rows of one Parquet file."""
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield from _rows(file.iter_batches(batch_size=BATCH_ROWS), label)
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{label}: not a readable Parquet file ({_first_line(error)})") from None
 
 
@@ -40,7 +42,7 @@ def read_arrow(path: Path, label: str, options: Options) -> Iterator[RawRow]:
                 source.seek(0)
                 batches = pyarrow.ipc.open_stream(source)
             yield from _rows(batches, label)
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{label}: not a readable Arrow file ({_first_line(error)})") from None
 
 

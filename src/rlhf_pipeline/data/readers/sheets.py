@@ -10,7 +10,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,12 @@ from ...errors import DataError
 from ..fields import Cell
 from ..items import Options, Place, RawRow
 from .streams import FREE_BYTES, MAX_EXPANSION, MAX_LINE_BYTES, MIB, decoded_stream, open_bytes
+
+# What openpyxl lets through from a damaged archive or damaged XML inside it (found by mutating files).
+DAMAGED_XLSX = (
+    zipfile.BadZipFile, zlib.error, struct.error, ParseError, EOFError, OSError, NotImplementedError,
+    RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError,
+)  # fmt: skip
 
 
 def read_csv(path: Path, label: str, options: Options) -> Iterator[RawRow]:
@@ -50,8 +58,18 @@ def read_csv(path: Path, label: str, options: Options) -> Iterator[RawRow]:
 
 def read_xlsx(path: Path, label: str, options: Options) -> Iterator[RawRow]:
     """The rows of the first sheet, or of `options.sheet`."""
+    rows = _cells(path, label, options)
+    header = _header(_trimmed(next(rows, ())), label)
+    for number, cells in enumerate(rows, start=1):
+        found = _trimmed(cells)
+        if found:
+            place = Place(label, number)
+            yield RawRow(place, _row(header, [*found, *[None] * (len(header) - len(found))], place))
+
+
+def _cells(path: Path, label: str, options: Options) -> Iterator[Sequence[Any]]:
+    """The values of each row of the sheet."""
     import openpyxl
-    from openpyxl.utils.exceptions import InvalidFileException
 
     try:
         _refuse_bomb(path, label)
@@ -60,15 +78,10 @@ def read_xlsx(path: Path, label: str, options: Options) -> Iterator[RawRow]:
             name = options.get("sheet", book.sheetnames[0])
             if name not in book.sheetnames:
                 raise DataError(f"{label}: has no sheet {name!r}; it has {', '.join(book.sheetnames)}")
-            rows = book[name].iter_rows(values_only=True)
-            header = _header(_trimmed(next(rows, ())), label)
-            for number, cells in enumerate(rows, start=1):
-                if any(cell is not None for cell in cells):
-                    padded = [*_trimmed(cells), *[None] * (len(header) - len(_trimmed(cells)))]
-                    yield RawRow(Place(label, number), _row(header, padded, Place(label, number)))
+            yield from book[name].iter_rows(values_only=True)
         finally:
             book.close()
-    except (zipfile.BadZipFile, InvalidFileException, KeyError, ValueError, ParseError, EOFError) as error:
+    except DAMAGED_XLSX as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{label}: not a readable XLSX file ({error})") from None
