@@ -39,7 +39,8 @@ def sft_config(params: Params, paths: SFTPaths, device: str, total_steps: int) -
         "data.pad_mode": "no_padding",
         "data.truncation": "error",
         "model.path": str(paths.model),
-        "model.use_remove_padding": True,
+        # sdpa attends over the whole packed row, which costs more than padding does; GPU kernels do not.
+        "model.use_remove_padding": device == "cuda" and hardware.attention != "sdpa",
         "model.enable_gradient_checkpointing": sft.gradient_checkpointing,
         "model.override_config.attn_implementation": attention(params, device),
         "engine.strategy": "fsdp" if hardware.strategy == "fsdp" else "fsdp2",
