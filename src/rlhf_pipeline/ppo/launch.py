@@ -95,7 +95,9 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
         validate_every_steps=validate_every_steps,
         validation_score=validation_score(params, validation_file),
     )
-    keys = verl_config(params, run_paths, device, total_steps, validate_every_steps)
+    keys = verl_config(
+        params, run_paths, device, total_steps, validate_every_steps, positions_of(run_paths.reward_model)
+    )
     config = compose(keys, params.ppo.verl_overrides, params.hardware.strategy)
     _write_config(config, config_file)
     write_text(run_paths.agent_loops, _agent_loops())
@@ -157,6 +159,15 @@ def _interpreter(
             yield warm
     else:
         yield sys.executable, {}
+
+
+def positions_of(model: Path) -> int | None:
+    """max_position_embeddings of a model folder, None where there is no model."""
+    config = model / "config.json"
+    if not config.exists():
+        return None
+    found = json.loads(config.read_text(encoding="utf-8")).get("max_position_embeddings")
+    return None if found is None else int(found)
 
 
 def rows(parquet: Path) -> int:

@@ -53,7 +53,12 @@ class RunPaths(NamedTuple):
 
 
 def verl_config(
-    params: Params, paths: RunPaths, device: str, total_steps: int, validate_every_steps: int
+    params: Params,
+    paths: RunPaths,
+    device: str,
+    total_steps: int,
+    validate_every_steps: int,
+    reward_positions: int | None = None,
 ) -> dict[str, Any]:
     """Every verl key this pipeline sets, with `ppo.verl_overrides` last.
 
@@ -61,6 +66,7 @@ def verl_config(
         device: "cpu" or "cuda", resolved from hardware.device.
         total_steps: PPO steps of the whole run, from epochs and rows or ppo.total_steps.
         validate_every_steps: ppo.validation.every in steps.
+        reward_positions: the reward model's max_position_embeddings, which its server may not exceed.
     """
     return {
         **_data(params, paths),
@@ -68,7 +74,7 @@ def verl_config(
         **_actor(params, device),
         **_rollout(params, paths, device),
         **_critic(params, paths, device),
-        **_reward(params, paths, device),
+        **_reward(params, paths, device, reward_positions),
         **_algorithm(params.ppo),
         **_trainer(params, paths, device, total_steps),
         "trainer.test_freq": validate_every_steps,
@@ -261,8 +267,10 @@ def _critic(params: Params, paths: RunPaths, device: str) -> dict[str, Any]:
     }
 
 
-def _reward(params: Params, paths: RunPaths, device: str) -> dict[str, Any]:
+def _reward(params: Params, paths: RunPaths, device: str, positions: int | None) -> dict[str, Any]:
     reward = params.ppo.reward
+    # Room for a response whose text becomes more tokens in the reward model's own tokenizer.
+    longest = 2 * (params.data.max_prompt_tokens + params.data.max_response_tokens)
     keys: dict[str, Any] = {
         "reward.num_workers": 1 if device == "cpu" else 4,
         "reward.reward_manager.source": "importlib",
@@ -282,9 +290,7 @@ def _reward(params: Params, paths: RunPaths, device: str) -> dict[str, Any]:
             f"{prefix}.rollout.tensor_model_parallel_size": params.hardware.tensor_parallel_size,
             f"{prefix}.rollout.gpu_memory_utilization": reward.gpu_memory_utilization,
             f"{prefix}.rollout.max_num_seqs": params.ppo.rollout.max_num_seqs,
-            # Room for a response whose text becomes more tokens in the reward model's tokenizer.
-            f"{prefix}.rollout.max_model_len": 2
-            * (params.data.max_prompt_tokens + params.data.max_response_tokens),
+            f"{prefix}.rollout.max_model_len": longest if positions is None else min(longest, positions),
             f"{prefix}.rollout.enforce_eager": True,
             # Without this vLLM inspects transformers' fallback classes at every start: 14 to 26 s.
             f"{prefix}.rollout.engine_kwargs.vllm": {"model_impl": "vllm"},

@@ -93,6 +93,15 @@ def test_the_critic_starts_from_the_reward_model_or_from_a_new_head() -> None:
     )
 
 
+def test_the_reward_servers_length_is_bounded_by_its_model() -> None:
+    params = load(ROOT / "params.yaml")
+    longest = 2 * (params.data.max_prompt_tokens + params.data.max_response_tokens)
+    name = "reward.reward_model.rollout.max_model_len"
+    assert verl_config(params, PATHS, "cpu", 10, 5)[name] == longest
+    assert verl_config(params, PATHS, "cpu", 10, 5, reward_positions=longest - 1)[name] == longest - 1
+    assert verl_config(params, PATHS, "cpu", 10, 5, reward_positions=10 * longest)[name] == longest
+
+
 def test_overrides_win() -> None:
     found = keys(ppo__verl_overrides={"algorithm.gamma": 0.5})
     assert found["algorithm.gamma"] == 0.5
