@@ -94,7 +94,7 @@ def intent_of(prompt: str) -> str | None:
 
 def corpus() -> list[str]:
     """Every word of the task in context, for training a tokenizer; the order is fixed."""
-    texts = [*MEANINGS, " ".join(MEANINGS)]
+    texts = [*MEANINGS, " ".join([*MEANINGS, *MEANINGS])]
     for number, name in enumerate(NAMES):
         for place, wording in enumerate(wording for wordings in REQUESTS.values() for wording in wordings):
             opener = OPENERS[(number + place) % len(OPENERS)]

@@ -7,6 +7,7 @@ own tokenizer.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ..data.grammar import corpus
@@ -27,24 +28,38 @@ CHAT_TEMPLATE = (
 
 
 def make_tokenizer(vocab_size: int, max_length: int) -> Any:
-    """A `PreTrainedTokenizerFast` of at most `vocab_size` entries, the same on every machine."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
+    """A `Qwen2Tokenizer` of at most `vocab_size` entries, the same on every machine.
+
+    It is of the class that transformers takes for every Qwen2 folder, whatever the folder says: another
+    one would split words differently after loading, and gain a token that the model has no row for.
+    """
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+    from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX, Qwen2Tokenizer
 
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
+    bpe.normalizer = normalizers.NFC()
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    roles = [f"<|{role}|>" for role in ROLES]
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
-        special_tokens=[PAD, END, *(f"<|{role}|>" for role in ROLES)],
+        special_tokens=[PAD, END, *roles],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     bpe.train_from_iterator(corpus(), trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bpe,
+    learned = json.loads(bpe.to_str())["model"]
+    tokenizer = Qwen2Tokenizer(
+        vocab=learned["vocab"],
+        merges=[tuple(merge) for merge in learned["merges"]],
         pad_token=PAD,
         eos_token=END,
+        unk_token=PAD,  # never produced: bytes cover everything
+        extra_special_tokens=roles,
         model_max_length=max_length,
         clean_up_tokenization_spaces=False,
     )

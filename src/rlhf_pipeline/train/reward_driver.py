@@ -29,7 +29,8 @@ def main() -> int:
 
     torch.manual_seed(job["seed"])
     tokenizer = AutoTokenizer.from_pretrained(job["model"])
-    train, evaluation = (pairs(job[name], tokenizer, job) for name in ("train_file", "validation_file"))
+    train = pairs(job["train_file"], tokenizer, job["seed"] if job["shuffle_labels"] else None)
+    evaluation = pairs(job["validation_file"], tokenizer)
     trainer = make_trainer(job, tokenizer, train, evaluation)
     ledger = None
     if trainer.is_world_process_zero():
@@ -49,20 +50,20 @@ def main() -> int:
     return 0
 
 
-def pairs(file: str, tokenizer: Any, job: dict[str, Any]) -> Any:
-    """A datasets.Dataset of chosen_input_ids and rejected_input_ids; labels swapped at random on request."""
+def pairs(file: str, tokenizer: Any, shuffle_seed: int | None = None) -> Any:
+    """A datasets.Dataset of chosen_input_ids and rejected_input_ids; a seed swaps half of the labels."""
     import random
 
     import pyarrow.parquet as pq
     from datasets import Dataset
 
-    rng = random.Random(job["seed"])
+    rng = random.Random(shuffle_seed)
     rows = []
     for row in pq.read_table(file).to_pylist():
         chosen, rejected = (
             scored_ids(tokenizer, row["prompt"], row[side]) for side in ("chosen", "rejected")
         )
-        if job["shuffle_labels"] and rng.random() < 0.5:
+        if shuffle_seed is not None and rng.random() < 0.5:
             chosen, rejected = rejected, chosen
         rows.append({"chosen_input_ids": chosen, "rejected_input_ids": rejected})
     return Dataset.from_list(rows)

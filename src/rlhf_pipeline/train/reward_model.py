@@ -159,11 +159,12 @@ def _take(folder: Path, out: Path) -> None:
         raise DataError(
             f"reward_model.path: {folder} holds no config.json, so it is no Hugging Face model folder"
         )
-    architectures = json.loads(config.read_text(encoding="utf-8")).get("architectures") or []
-    if not any("SequenceClassification" in name for name in architectures):
+    found = json.loads(config.read_text(encoding="utf-8"))
+    architectures, n_labels = found.get("architectures") or [], len(found.get("id2label") or "01")
+    if n_labels != 1 or not any("SequenceClassification" in name for name in architectures):
         raise DataError(
-            f"reward_model.path: {folder} is a {architectures or 'model of unknown kind'}, expected a"
-            " ...ForSequenceClassification with one label"
+            f"reward_model.path: {folder} is a {architectures or 'model of unknown kind'} with {n_labels}"
+            " labels, expected a ...ForSequenceClassification with one"
         )
     shutil.copytree(folder, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(publish.MANIFEST))
 
@@ -191,13 +192,13 @@ def _publish(
     rows = {step: plain(metrics) for step, metrics in merged(scratch / "metrics").items()}
     validated: dict[str, float] = rows.get(best.step, {})
     n = _rows_of(job["validation_file"])
-    half = 1.96 * math.sqrt(accuracy * (1 - accuracy) / n)
+    low, high = wilson(accuracy, n)
     figures: dict[str, float] = {
         "steps": job["total_steps"],
         "best_step": best.step,
         "pair_accuracy": accuracy,
-        "pair_accuracy_ci_low": max(0.0, accuracy - half),
-        "pair_accuracy_ci_high": min(1.0, accuracy + half),
+        "pair_accuracy_ci_low": low,
+        "pair_accuracy_ci_high": high,
         "n_pairs": n,
         **{
             name: validated[name] for name in ("margin", "mean_score", "validation_loss") if name in validated
@@ -213,6 +214,16 @@ def _publish(
         write_model_card(out, "reward_model", params, figures, parents)
     publish.write_text(paths.curve("reward_model"), curve(COLUMNS, rows))
     publish.write_json(paths.metrics("reward_model"), figures)
+    # Its work is published; kept, it would be handed out again after a change of the code.
+    shutil.rmtree(scratch)
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """The 95% interval of a share of `n` cases (Wilson 1927), which has a width at 0 and 1 too."""
+    z = 1.959964
+    centre, scale = share + z * z / (2 * n), 1 + z * z / n
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return (centre - half) / scale, (centre + half) / scale
 
 
 def _rows_of(file: str) -> int:

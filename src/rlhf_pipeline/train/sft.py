@@ -61,9 +61,10 @@ def run_sft(params: Params, digest: str) -> None:
     device = resolve_device(params)
     workspace = paths.workspace()
     train_file = workspace / paths.table(paths.VALIDATED, "sft", "train")
-    total_steps = steps(params, train_file)
+    validation_file = workspace / paths.table(paths.VALIDATED, "sft", "validation")
+    total_steps = steps(params, train_file, validation_file)
     scratch = workspace / paths.SCRATCH / "sft" / _state_name(digest)
-    job = _write_job(params, digest, scratch, train_file, device, total_steps)
+    job = _write_job(params, digest, scratch, (train_file, validation_file), device, total_steps)
     bound_runs(scratch.parent, scratch, keep_others=1)
     startup_s = 0.0
     book, _ = read_book(scratch / "ledger")
@@ -85,23 +86,26 @@ def run_sft(params: Params, digest: str) -> None:
     _publish(params, digest, scratch, facts, total_steps, started, startup_s)
 
 
-def steps(params: Params, train_file: Path) -> int:
+def steps(params: Params, train_file: Path, validation_file: Path) -> int:
     """Optimiser steps of the run.
 
     Raises:
-        ParamsError: when the training rows do not fill one batch.
+        DataError: when a file is missing.
+        ParamsError: when the rows of either file do not fill one batch (verl drops what is left over).
     """
     import pyarrow.parquet as pq
 
-    if not train_file.exists():
-        raise DataError(f"{train_file} does not exist; run `dvc repro validate_data` first")
-    rows = pq.ParquetFile(train_file).metadata.num_rows
-    steps_per_epoch = rows // params.sft.batch_size
-    if steps_per_epoch == 0:
-        raise ParamsError(
-            f"sft.batch_size: {params.sft.batch_size} sequences a step, but {train_file} has only {rows} rows"
-        )
-    total = steps_per_epoch * params.sft.epochs
+    batches = {}
+    for file in (train_file, validation_file):
+        if not file.exists():
+            raise DataError(f"{file} does not exist; run `dvc repro validate_data` first")
+        rows = pq.ParquetFile(file).metadata.num_rows
+        batches[file] = rows // params.sft.batch_size
+        if batches[file] == 0:
+            raise ParamsError(
+                f"sft.batch_size: {params.sft.batch_size} sequences a step, but {file} has only {rows} rows"
+            )
+    total = batches[train_file] * params.sft.epochs
     return total if params.sft.max_steps is None else min(total, params.sft.max_steps)
 
 
@@ -111,14 +115,14 @@ def plain(metrics: dict[str, Any]) -> dict[str, float]:
 
 
 def _write_job(
-    params: Params, digest: str, scratch: Path, train_file: Path, device: str, total_steps: int
+    params: Params, digest: str, scratch: Path, files: tuple[Path, Path], device: str, total_steps: int
 ) -> Path:
     from omegaconf import OmegaConf
 
     workspace = paths.workspace()
     run_paths = SFTPaths(
-        train_file=train_file,
-        validation_file=workspace / paths.table(paths.VALIDATED, "sft", "validation"),
+        train_file=files[0],
+        validation_file=files[1],
         model=workspace / paths.BASE_MODEL,
         checkpoints=scratch / "ledger",
     )
@@ -166,3 +170,5 @@ def _publish(
         write_model_card(out, "sft", params, figures, parents)
     publish.write_text(paths.curve("sft"), curve(COLUMNS, rows))
     publish.write_json(paths.metrics("sft"), figures)
+    # Its work is published; kept, it would be handed out again after a change of the code.
+    shutil.rmtree(scratch)
