@@ -60,8 +60,7 @@ def main(arguments: list[str]) -> int:
 def _measured(prepared: Path, size: int) -> dict[str, dict[str, float]]:
     """Every wanted measure; scan and basic in turns, the best time and the largest peak of each."""
     found: dict[str, dict[str, float]] = {}
-    turns = TURNS if size <= OTHERS_MOST_ROWS else 1
-    for name in ["scan", "basic"] * turns:
+    for name in ["scan", "basic"] * TURNS:
         one = _in_child(name, prepared, size)
         best = found.setdefault(name, one)
         best["seconds"] = min(best["seconds"], one["seconds"])

@@ -56,18 +56,17 @@ def validate(params: Params, prepared: Path, model: Path, facts: Mapping[str, An
     ):
         scratch = Path(scratch_name)
         gate, outcome, made = _judged(params, prepared, chat, scratch)
-        docs.write(outcome, folder / DOCS)
         report.write(outcome, folder)
-        remaining = outcome.failed
+        remaining, published = outcome.failed, prepared
         if outcome.failed and section.on_error == "quarantine" and quarantine.quarantinable(outcome.failed):
-            good = scratch / "good"
+            published = scratch / "good"
             quarantine.mark(gate.engine, outcome.failed)
-            quarantined = quarantine.part(gate.engine, prepared, good, folder / QUARANTINE)
-            remaining = _judged(params, good, chat, scratch)[1].failed
-            prepared = good
+            quarantined = quarantine.part(gate.engine, prepared, published, folder / QUARANTINE)
+            remaining = _judged(params, published, chat, scratch)[1].failed
+        docs.write(outcome, not remaining, sum(quarantined.values()), prepared, folder / DOCS)
         publish.write_json(paths.metrics("data"), report.metrics(outcome, quarantined) | made.figures)
         if not remaining:
-            _publish_tables(prepared, facts)
+            _publish_tables(published, facts)
     if remaining:
         raise DataError(_refusal(remaining, section.on_error))
     return Verdict(len(outcome.findings), _said(outcome.warned, rows_shown=1), quarantined, made.speeds)

@@ -81,6 +81,9 @@ def test_quarantine_publishes_the_good_rows_and_keeps_the_bad_ones_aside() -> No
         ("train three", "chosen holds no text")
     ]
     assert json.loads(paths.metrics("data").read_text())["preferences.quarantined_rows"] == 1
+    index = (paths.DATA_REPORT / "docs" / "index.html").read_text()
+    assert "the data passes" in index
+    assert "1 row was taken out" in index
 
 
 def test_quarantine_cannot_mend_too_few_rows() -> None:

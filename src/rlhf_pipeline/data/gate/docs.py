@@ -6,14 +6,17 @@ no script, where the stock ones link to half a dozen other hosts.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import pyarrow.parquet as pq
 from great_expectations.render import RenderedHeaderContent, RenderedStringTemplateContent
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.view.view import DefaultJinjaPageView
 
+from ... import paths, publish
 from .docs_templates import INDEX, TEMPLATES
 from .run import Finding, Outcome
 
@@ -48,8 +51,8 @@ class SuitePageRenderer(ValidationResultsPageRenderer):
         )
 
 
-def write(outcome: Outcome, folder: Path) -> None:
-    """Write index.html and one page per suite."""
+def write(outcome: Outcome, passes: bool, quarantined_rows: int, prepared: Path, folder: Path) -> None:
+    """Write index.html and one page per suite; `passes` is the verdict after any quarantine."""
     folder.mkdir(parents=True)
     view, renderer = OfflineView(), SuitePageRenderer()
     for suite, result in outcome.results.items():
@@ -68,8 +71,28 @@ def write(outcome: Outcome, folder: Path) -> None:
         for suite in outcome.results
     ]
     broken = [_row(one) for one in [*outcome.failed, *outcome.warned]]
-    index = template.render(suites=suites, broken=broken, failed=len(outcome.failed))
+    index = template.render(
+        suites=suites,
+        broken=broken,
+        passes=passes,
+        quarantined_rows=quarantined_rows,
+        tables=_rows_of_tables(prepared),
+        sources=_sources(prepared / publish.MANIFEST),
+    )
     (folder / "index.html").write_text(index, encoding="utf-8")
+
+
+def _rows_of_tables(prepared: Path) -> dict[str, list[int]]:
+    """Rows per split of each table."""
+    return {
+        table: [pq.read_metadata(paths.table(prepared, table, split)).num_rows for split in paths.SPLITS]
+        for table in paths.TABLES
+    }
+
+
+def _sources(manifest: Path) -> dict[str, dict[str, Any]]:
+    """What prepare_data made of each source, if its manifest is there."""
+    return dict(json.loads(manifest.read_text()).get("sources", {})) if manifest.is_file() else {}
 
 
 def page_name(suite: str) -> str:

@@ -61,8 +61,12 @@ COLLAPSE = """
 INDEX = (
     HEAD
     + """
-<h1>Data gate: {% if failed %}<span class="bad">the data does not pass</span>
-{% else %}<span class="ok">the data passes</span>{% endif %}</h1>
+<h1>Data gate: {% if passes %}<span class="ok">the data passes</span>
+{% else %}<span class="bad">the data does not pass</span>{% endif %}</h1>
+{% if quarantined_rows %}<p><span class="warn">{{ '{:,}'.format(quarantined_rows) }}
+{{- ' row was' if quarantined_rows == 1 else ' rows were' }} taken out</span>
+and lie, with reasons, in the folder quarantine beside these pages. What follows was found before that.</p>
+{% endif %}
 <table>
 <thead><tr><th>Suite</th><th class="number">Expectations</th><th class="number">Errors</th>
 <th class="number">Warnings</th><th class="number">Seconds</th></tr></thead>
@@ -75,6 +79,20 @@ INDEX = (
 <td class="number">{{ '%.2f' % suite.seconds }}</td>
 </tr>{% endfor %}
 </tbody></table>
+<h5>Rows</h5>
+<table><thead><tr><th>Table</th><th class="number">Train</th><th class="number">Validation</th>
+<th class="number">Test</th></tr></thead><tbody>
+{% for name, rows in tables.items() %}<tr><td>{{ name }}</td>
+{% for count in rows %}<td class="number">{{ '{:,}'.format(count) }}</td>{% endfor %}</tr>{% endfor %}
+</tbody></table>
+{% if sources %}<h5>Sources</h5>
+<table><thead><tr><th>Source</th><th>Recognised as</th>
+{% for head in ('Rows read', 'Ties', 'Sampled out', 'Set aside', 'Repeats') %}
+<th class="number">{{ head }}</th>{% endfor %}</tr></thead><tbody>
+{% for name, one in sources.items() %}<tr><td>{{ name }}</td><td>{{ one.shape }}</td>
+{% for key in ('raw_rows', 'undecided', 'sampled_out', 'set_aside', 'repeated') %}
+<td class="number">{{ '{:,}'.format(one[key]) }}</td>{% endfor %}</tr>{% endfor %}
+</tbody></table>{% endif %}
 {% if broken %}<h5>What does not hold</h5>
 <table><thead><tr><th>Severity</th><th>Table</th><th>Expectation</th><th>Observed</th></tr></thead><tbody>
 {% for one in broken %}<tr>
