@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from .. import paths, records
 
 BUFFERED_ROWS = 8192
+BUFFERED_CHARACTERS = 32_000_000
+"""Over all nine files; one that passes its share is written early, so long rows do not fill the memory."""
 BENCHMARKS = "benchmarks.parquet"
 """Beside the tables: the prompts of evaluation sets, which must not be trained on."""
 
@@ -27,6 +29,7 @@ class TableWriters:
         self._root = root
         self._writers: dict[tuple[str, str], pq.ParquetWriter] = {}
         self._buffers: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self._characters: dict[tuple[str, str], int] = {}
         self._rows: dict[str, int] = dict.fromkeys(paths.TABLES, 0)
 
     def __enter__(self) -> TableWriters:
@@ -38,6 +41,7 @@ class TableWriters:
                     path, records.SCHEMAS[table], compression="zstd"
                 )
                 self._buffers[table, split] = []
+                self._characters[table, split] = 0
         return self
 
     def __exit__(
@@ -53,7 +57,9 @@ class TableWriters:
         buffer = self._buffers[table, split]
         buffer.append(values)
         self._rows[table] += 1
-        if len(buffer) >= BUFFERED_ROWS:
+        self._characters[table, split] += _characters(values)
+        is_long = self._characters[table, split] * len(self._buffers) >= BUFFERED_CHARACTERS
+        if is_long or len(buffer) >= BUFFERED_ROWS:
             self._flush(table, split)
 
     def rows(self) -> dict[str, int]:
@@ -65,3 +71,11 @@ class TableWriters:
         if buffer:
             self._writers[table, split].write_table(pa.Table.from_pylist(buffer, records.SCHEMAS[table]))
             buffer.clear()
+            self._characters[table, split] = 0
+
+
+def _characters(values: dict[str, Any]) -> int:
+    """Roughly how much text a row holds."""
+    texts = (one for one in values.values() if isinstance(one, str))
+    messages = values.get("messages") or values.get("prompt") or []
+    return sum(map(len, texts)) + sum(len(message["content"]) for message in messages)

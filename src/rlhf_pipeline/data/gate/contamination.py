@@ -18,7 +18,7 @@ from .fingerprints import Shingler
 from .relations import all_contents, quoted
 
 NAME = "benchmark_overlap"
-BATCH_ROWS = 4096
+BATCH_ROWS = 2048
 SCHEMA = pa.schema(
     [
         ("home", pa.string()),

@@ -18,7 +18,7 @@ from .relations import ALL_PROMPTS, SPLIT_RANK, quoted
 
 NAME = "near_duplicates"
 SHINGLE_WORDS = 3
-BATCH_ROWS = 8192
+BATCH_ROWS = 4096
 MOST_PARTNERS = 8
 """Prompts of the guarded splits compared per shared band: bounds the work on boilerplate."""
 KEYS = pa.schema([("prompt_id", pa.string()), ("split", pa.string()), ("key", pa.list_(pa.uint64()))])

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from ...errors import DataError
 from ..items import Options, Place, RawRow
 
-BATCH_ROWS = 8192
+BATCH_ROWS = 1024
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What pyarrow raises on damaged files; the last for column names that are not text."""
 
