@@ -12,6 +12,7 @@ from ..curves import curve
 from ..errors import StageError
 from ..metrics_log import merged
 from ..model_card import write_model_card
+from ..models.weights import record_dtype
 from ..params import Params
 from .figures import COLUMNS, plain
 from .job import Job
@@ -54,6 +55,7 @@ def publish_policy(job: Job, params: Params, metrics_folder: Path, wall_s: float
         }
         with publish.publishing(paths.POLICY, facts) as out:
             publish.copy_model(policy_folder(best.folder), out)
+            record_dtype(out)
             events = [
                 {key: value for key, value in event.items() if key != "time"} for event in ledger.events()
             ]

@@ -5,6 +5,7 @@ One process needs no launcher, whose own start costs a torch import.
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import socket
@@ -38,7 +39,7 @@ def run_module(
             "cuda" if device == "cuda" else "cpu",
             folder,
             attention=params.hardware.attention,
-            threads=1 if n > 1 else _cores(),
+            threads=1 if n > 1 else usable_cores(),
         )
         if n == 1:
             command = [sys.executable, "-m", module, *arguments]
@@ -64,7 +65,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _cores() -> int:
+def usable_cores(quota_file: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Cores this process may use: hyper-threads counted once, within its affinity and container's quota."""
     import psutil
 
-    return psutil.cpu_count(logical=False) or 1
+    allowed = len(os.sched_getaffinity(0))
+    limits = [allowed, psutil.cpu_count(logical=False) or allowed]
+    quota, _, period = quota_file.read_text().partition(" ") if quota_file.exists() else ("max", "", "")
+    if quota != "max":
+        limits.append(round(int(quota) / int(period)))
+    return max(1, min(limits))

@@ -22,6 +22,7 @@ from ..errors import DataError, ParamsError
 from ..hardware import resolve_device
 from ..metrics_log import MetricsLog, merged
 from ..model_card import write_model_card
+from ..models.weights import record_dtype
 from ..params import Params
 from ..progress import StageProgress
 from ..tracking import Tracker
@@ -166,6 +167,7 @@ def _publish(
     }
     with publish.publishing(paths.SFT_MODEL, {**facts, "step": best.step}) as out:
         publish.copy_model(best.folder / "huggingface", out)
+        record_dtype(out)
         parents = {"starting weights": paths.BASE_MODEL, "data": paths.VALIDATED}
         write_model_card(out, "sft", params, figures, parents)
     publish.write_text(paths.curve("sft"), curve(COLUMNS, rows))

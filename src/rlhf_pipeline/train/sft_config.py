@@ -58,6 +58,8 @@ def sft_config(params: Params, paths: SFTPaths, device: str, total_steps: int) -
         "optim.lr_scheduler_type": sft.optimiser.schedule,
         "optim.weight_decay": sft.optimiser.weight_decay,
         "optim.clip_grad": sft.optimiser.grad_clip,
+        # One call for all tensors; the other way, a loop, costs a small model an eighth of its step on CPU.
+        "optim.override_optimizer_config": {"foreach": True},
         "trainer.device": device,
         "trainer.nnodes": hardware.nnodes,
         "trainer.n_gpus_per_node": hardware.n_gpus_per_node,

@@ -10,6 +10,7 @@ from rlhf_pipeline.errors import DataError, EnvironmentProblem
 from rlhf_pipeline.models import importing
 from rlhf_pipeline.models.special_tokens import settle
 from rlhf_pipeline.models.tiny import write_tiny
+from rlhf_pipeline.models.weights import record_dtype
 from rlhf_pipeline.params.common import TinyModel
 from rlhf_pipeline.publish import sha256_of
 
@@ -126,3 +127,11 @@ def test_a_hub_model_without_a_network_points_to_a_local_folder(
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(EnvironmentProblem, match=r"model\.source: path"):
         importing.download("nobody/no-such-model", None, tmp_path)
+
+
+def test_the_config_says_the_type_that_the_weights_have(tiny: Path, tmp_path: Path) -> None:
+    change(tiny / "config.json", dtype="bfloat16")
+    record_dtype(tiny)
+    assert json.loads((tiny / "config.json").read_text())["dtype"] == "float32"
+    with pytest.raises(DataError, match="found none"):
+        record_dtype(tmp_path)
