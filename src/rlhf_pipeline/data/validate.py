@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MEMORY_GIB = 1.0
 DOCS = "docs"
 QUARANTINE = "quarantine"
+OWN_SPEED = ("personal data", "scripts")
+"""Suites whose rows per second are told, as those of the facts are: they can be switched off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,9 @@ def validate(params: Params, prepared: Path, model: Path, facts: Mapping[str, An
             _publish_tables(published, facts)
     if remaining:
         raise DataError(_refusal(remaining, section.on_error))
-    return Verdict(len(outcome.findings), _said(outcome.warned, rows_shown=1), quarantined, made.speeds)
+    own = {suite: speed for suite in OWN_SPEED if (speed := outcome.speed(suite))}
+    said = _said(outcome.warned, rows_shown=1)
+    return Verdict(len(outcome.findings), said, quarantined, made.speeds | own)
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:

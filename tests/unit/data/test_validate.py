@@ -45,7 +45,8 @@ def test_good_data_is_published_whole_and_reported(tmp_path: Path) -> None:
     verdict = run(GOOD, validate_data__checks={"expect_no_near_duplicates_across_splits": "off"})
     assert verdict.quarantined == dict.fromkeys(paths.TABLES, 0)
     assert verdict.expectations > 40
-    assert set(verdict.speeds) == {"tokens"}
+    assert set(verdict.speeds) == {"tokens", "personal data", "scripts"}
+    assert all(rows_per_s > 0 for rows_per_s in verdict.speeds.values())
     for table in paths.TABLES:
         for split in paths.SPLITS:
             published = paths.table(paths.VALIDATED, table, split)

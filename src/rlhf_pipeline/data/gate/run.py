@@ -58,6 +58,12 @@ class Outcome:
         self.results |= other.results
         self.seconds |= other.seconds
 
+    def speed(self, suite: str) -> float | None:
+        """Rows per second that a suite looked at, or None when it did not run."""
+        if suite not in self.seconds:
+            return None
+        return sum(one.rows for one in self.findings if one.suite == suite) / self.seconds[suite]
+
     @property
     def failed(self) -> list[Finding]:
         """Findings that stop the pipeline: errors, and checks that could not be evaluated."""
