@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
-from flows.server import free_port
 from rlhf_pipeline.params import STAGE_SECTIONS
 
-from .cheap import behave, children, in_stage, prepared, python
-from .prefect_api import Prefect, eventually
+from .cheap import behave, children, in_stage, prepared
+from .prefect_api import eventually
+from .serving import Served, serving
 
 GONE_WITHIN_S = 20.0
-
-
-@dataclass
-class Served:
-    """A running `make ui`."""
-
-    process: subprocess.Popen[str]
-    prefect: Prefect
-    reports: str
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +27,8 @@ def workspace(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def served(workspace: Path) -> Iterator[Served]:
-    port = free_port()
-    process = python("-m", "flows.serve", "--port", str(port))
-    assert process.stdout is not None
-    said = [process.stdout.readline() for _ in range(3)]
-    assert said[0] == f"Prefect: http://127.0.0.1:{port}\n"
-    prefect = Prefect(f"http://127.0.0.1:{port}/api")
-    eventually(lambda: len(prefect.deployments()) == 4, what="deployments registered")
-    yield Served(process, prefect, said[1].split()[1].removesuffix("/reports/report.html"))
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=40)
+    with serving() as found:
+        yield found
 
 
 @pytest.mark.slow
