@@ -31,6 +31,7 @@ from .orphans import MARKER, follow_dvc, kill_marked, ledger_file, record, refus
 __all__ = ["Child", "run", "running", "useful_tail"]
 
 GRACE_S = 5.0
+STRAGGLERS_S = 3.0
 KILLED = "was killed by SIG"
 """Part of the message of a StageError whose command ended by a signal."""
 _TAIL_LINES = 400
@@ -140,6 +141,7 @@ class Child:
         record(self.run_id, name, command, self._popen.pid)
         self._pump = threading.Thread(target=self._copy_output, name=f"log-{name}", daemon=True)
         self._pump.start()
+        threading.Thread(target=self._end_stragglers, name=f"end-{name}", daemon=True).start()
 
     def output(self) -> Iterator[str]:
         """The output's lines as they come, until the command has ended."""
@@ -197,6 +199,13 @@ class Child:
         self._pump.join(timeout=GRACE_S)
         ledger_file(self.run_id).unlink(missing_ok=True)
         self._file.close()
+
+    def _end_stragglers(self) -> None:
+        """When the supervisor itself was killed, end what it would have ended; it holds the output open."""
+        self._popen.wait()
+        self._pump.join(STRAGGLERS_S)
+        if self._pump.is_alive():
+            kill_marked(self.run_id)
 
     def _copy_output(self) -> None:
         assert self._popen.stdout is not None

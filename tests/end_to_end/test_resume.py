@@ -39,7 +39,9 @@ def drivers(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if "rlhf_pipeline.ppo.driver" in process.cmdline() and process.cwd() == str(folder):
+            words = process.cmdline()
+            supervised = any(word.endswith("supervisor.py") for word in words)
+            if "rlhf_pipeline.ppo.driver" in words and not supervised and process.cwd() == str(folder):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

@@ -180,6 +180,19 @@ def test_no_signal_to_the_owner_leaves_anything_behind(workspace: Path, number: 
     assert eventually(lambda: not ledger(workspace), 2)
 
 
+def test_a_killed_supervisor_does_not_leave_its_owner_waiting(workspace: Path) -> None:
+    code = """
+        import os, signal, time
+        print("up", flush=True)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    """
+    began = time.monotonic()
+    with pytest.raises(StageError):
+        process.run(python(code), log=workspace / "log", name="orphaned")
+    assert time.monotonic() - began < 30
+
+
 def test_an_earlier_sigterm_handler_still_gets_the_signal(workspace: Path) -> None:
     body = """
     import signal
