@@ -75,6 +75,8 @@ class Console:
             return
         self.tick()
         total = self._bars.tasks[self._task].total or 1
-        self._bars.update(self._task, completed=total, total=total, figures=how)
+        self._bars.update(self._task, completed=total, total=total)
+        if how != "Completed":
+            self._bars.update(self._task, figures=how.lower())
         self._bars.stop_task(self._task)
         self._task = None

@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 from prefect.blocks.abstract import NotificationBlock
+from prefect.blocks.core import Block
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import PrefectException
 from prefect.utilities.asyncutils import run_coro_as_sync
@@ -40,7 +41,9 @@ def is_scheduled(flow_run: FlowRun) -> bool:
 
 
 async def _send(name: str, subject: str, body: str) -> None:
-    block: NotificationBlock = await NotificationBlock.aload(name)
+    block: Block = await Block.aload(name)
+    if not isinstance(block, NotificationBlock):
+        raise ValueError(f"{name} is no notification block")
     await block.notify(body, subject)
 
 

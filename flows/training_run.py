@@ -19,6 +19,7 @@ from rlhf_pipeline.paths import LOGS, workspace
 from rlhf_pipeline.tracking import run_group
 
 from .dvc_tasks import Outcome, Repro, save_experiment
+from .inputs import changed, state_of_inputs
 from .locks import device_places, run_locks, visible_devices
 from .workspaces import checked_params, experiment_name, forget_old_experiments, own_workspace
 
@@ -120,9 +121,15 @@ class TrainingRun:
         on_tick: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Follow one stage to its end."""
+        before = state_of_inputs(self.folder, stage)
         outcome = self._repro.play(stage, on_line, on_tick)
         if outcome.status != "failed":
             self._done.add(stage)
+        if outcome.status == "ran" and (edited := changed(before, state_of_inputs(self.folder, stage))):
+            on_line(
+                f"{stage}: {', '.join(edited)} changed while it ran; DVC has recorded the new content."
+                f" To be sure: dvc repro --force {stage}"
+            )
         return outcome
 
     def again(self, stage: str, on_tick: Callable[[], None] = lambda: None) -> None:
