@@ -19,7 +19,7 @@ from .prefect_api import eventually
 from .serving import Served, serving
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
 ]
 
