@@ -24,7 +24,7 @@ demo-controls: setup  ## the same with shuffled preference labels and without KL
 	$(PY) -m scripts.controls
 test: lint            ## lint, then every test that needs no GPU, the fast ones first
 	$(PY) -m pytest $(TESTS) tests/unit tests/contract tests/flows tests/faults tests/end_to_end
-test-long: setup      ## minutes of real training: two workers, two nodes, resumed runs
+test-long: setup      ## minutes of real training on two workers and two nodes; the browser walk
 	$(PY) -m pytest -m long tests
 lint: setup           ## ruff and mypy
 	$(PY) -m ruff check .
