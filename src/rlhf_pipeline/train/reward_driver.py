@@ -16,7 +16,7 @@ from typing import Any
 
 from ..checkpoints.ledger import Ledger
 from ..checkpoints.run_folder import TRL_STEPS
-from ..rendering import scored_ids
+from ..rendering import prompt_ids, response_ids
 
 SCORE = "eval_accuracy"
 
@@ -60,9 +60,8 @@ def pairs(file: str, tokenizer: Any, shuffle_seed: int | None = None) -> Any:
     rng = random.Random(shuffle_seed)
     rows = []
     for row in pq.read_table(file).to_pylist():
-        chosen, rejected = (
-            scored_ids(tokenizer, row["prompt"], row[side]) for side in ("chosen", "rejected")
-        )
+        prompt = prompt_ids(tokenizer, row["prompt"])
+        chosen, rejected = (prompt + response_ids(tokenizer, row[side]) for side in ("chosen", "rejected"))
         if shuffle_seed is not None and rng.random() < 0.5:
             chosen, rejected = rejected, chosen
         rows.append({"chosen_input_ids": chosen, "rejected_input_ids": rejected})
