@@ -30,7 +30,7 @@ def main() -> int:
 
         cluster = Cluster(
             initialize_head=True,
-            head_node_args={"port": PORT, "include_dashboard": False, **SLOTS},
+            head_node_args={"gcs_server_port": PORT, "include_dashboard": False, **SLOTS},
         )
         try:
             cluster.add_node(**SLOTS)
