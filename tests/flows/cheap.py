@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -133,15 +134,22 @@ def set_param(folder: Path, dotted: str, value: Any) -> None:
 
 
 def python(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """This Python on a module or script of the workspace, output captured."""
+    """This Python on a module or script of the workspace, output captured, deaf to no signal."""
     return subprocess.Popen(
         [sys.executable, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=hear_signals,
         **options,
     )
+
+
+def hear_signals() -> None:
+    """Undo what `nohup` and shells do to the jobs they put into the background."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def in_stage(workspace: Path, stage: str = "prepare_data") -> bool:

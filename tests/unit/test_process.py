@@ -75,7 +75,14 @@ def owner(workspace: Path, body: str) -> subprocess.Popen[bytes]:
     """A process of its own that runs `body` with `run` imported."""
     imports = "from pathlib import Path\nimport sys\nfrom rlhf_pipeline.process import run\n"
     code = imports + textwrap.dedent(body)
-    return subprocess.Popen([sys.executable, "-c", code], cwd=workspace, start_new_session=True)
+
+    def hear_signals() -> None:  # nohup and background jobs of shells leave some ignored
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+    return subprocess.Popen(
+        [sys.executable, "-c", code], cwd=workspace, start_new_session=True, preexec_fn=hear_signals
+    )
 
 
 def test_output_goes_to_the_log_and_line_by_line_to_the_caller(workspace: Path) -> None:
@@ -171,7 +178,8 @@ def test_no_signal_to_the_owner_leaves_anything_behind(workspace: Path, number: 
     nested = DAEMON.replace("60", str(seconds)) + f"\nprint('up', flush=True); time.sleep({seconds})"
     body = f"run([sys.executable, '-c', {nested!r}], log=Path('f.log'), name='x')"
     process_ = owner(workspace, body)
-    assert eventually(lambda: len(alive_with(f"sleep({seconds})")) >= 3)
+    # The owner, the supervisor, the command and its daemon all carry the number in their command line.
+    assert eventually(lambda: len(alive_with(f"sleep({seconds})")) == 4, 30)
     assert len(ledger(workspace)) == 1
     process_.send_signal(number)
     code = process_.wait(timeout=15)
