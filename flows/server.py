@@ -26,7 +26,7 @@ from rlhf_pipeline.paths import LOGS, workspace
 from rlhf_pipeline.publish import write_json
 
 API_URL = "PREFECT_API_URL"
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 UI_FILE = Path(".rlhf/ui.json")
 REPORTS_FILE = Path(".rlhf/reports_url")
 # What one flow needs is events and task states; schedules and automations are for `make ui`.

@@ -36,14 +36,14 @@ class Browser:
         """What a reader sees."""
         return str(self._evaluate("document.body ? document.body.innerText : ''"))
 
-    def wait_for(self, *texts: str, timeout_s: float = 60.0) -> None:
+    def wait_for(self, *texts: str, timeout_s: float = 180.0) -> None:
         """Until the page shows all of the texts."""
         deadline = time.monotonic() + timeout_s
         while not all(text in (seen := self.text()) for text in texts):
             assert time.monotonic() < deadline, f"{texts} not within {timeout_s} s in:\\n{seen[:3000]}"
             time.sleep(0.3)
 
-    def click(self, text: str, timeout_s: float = 30.0) -> None:
+    def click(self, text: str, timeout_s: float = 90.0) -> None:
         """Click the element that carries this text, once it is there."""
         deadline = time.monotonic() + timeout_s
         while not self._evaluate(f"(e => e ? (e.click(), true) : false)(({_FIND})({json.dumps(text)}))"):

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 
-def eventually(condition: Callable[[], Any], timeout_s: float = 60.0, what: str = "condition") -> Any:
+def eventually(condition: Callable[[], Any], timeout_s: float = 180.0, what: str = "condition") -> Any:
     """The first true value of the condition."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
@@ -60,7 +60,7 @@ class Prefect:
         state = {"type": "CANCELLING", "name": "Cancelling", "message": "cancelled in a test"}
         self._post(f"flow_runs/{identifier}/set_state", {"state": state, "force": False})
 
-    def wait(self, identifier: str, *names: str, timeout_s: float = 90.0) -> dict[str, Any]:
+    def wait(self, identifier: str, *names: str, timeout_s: float = 240.0) -> dict[str, Any]:
         """The flow run, once its state has one of the names."""
 
         def reached() -> dict[str, Any] | None:

@@ -41,4 +41,4 @@ def serving() -> Iterator[Served]:
         yield Served(process, prefect, said[1].split()[1].removesuffix("/reports/report.html"))
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=40)
+        process.communicate(timeout=120)

@@ -54,7 +54,7 @@ def test_run_with_an_override_watch_it_cancel_another_and_roll_back(workspace: P
         open_deployment(page, served, "pipeline")
         page.click("Quick run")
         page.click("View run")
-        page.wait_for("promoted as v1-", timeout_s=120)
+        page.wait_for("promoted as v1-")
         first = eventually(
             lambda: (workspace / "models/promoted").exists() and os.readlink("models/promoted")
         )
@@ -69,7 +69,7 @@ def test_run_with_an_override_watch_it_cancel_another_and_roll_back(workspace: P
         picture(page, "override")
         page.click("Submit")
         page.click("View run")
-        page.wait_for("promoted as v2-", timeout_s=120)
+        page.wait_for("promoted as v2-")
         run = prefect.flow_runs()[0]
         prefect.wait(run["id"], "Completed")
         assert run["parameters"]["overrides"] == {"ppo.kl.loss.coef": 0.07}
@@ -89,7 +89,7 @@ def test_run_with_an_override_watch_it_cancel_another_and_roll_back(workspace: P
         open_deployment(page, served, "pipeline")
         page.click("Quick run")
         page.click("View run")
-        eventually(lambda: in_stage(workspace, "ppo"), 120, "in the middle of ppo")
+        eventually(lambda: in_stage(workspace, "ppo"), 180, "in the middle of ppo")
         page.click("Cancel")
         page.wait_for("Cancel Flow Run")
         page.click("Confirm")

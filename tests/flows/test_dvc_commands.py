@@ -13,7 +13,7 @@ import pytest
 
 def dvc(*arguments: str) -> str:
     command = [sys.executable, "-m", "dvc", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout + result.stderr
 
@@ -48,7 +48,7 @@ def test_stages_find_an_environment_that_is_not_activated(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.delenv("PYTHONPATH")
     command = [sys.executable, "-m", "dvc", "repro", "base_model"]
-    without = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    without = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert "no Python with this pipeline's packages: run make setup" in without.stderr
     (workspace / ".venv").symlink_to(sys.prefix)
     dvc("repro", "base_model")

@@ -34,16 +34,16 @@ def test_no_signal_to_a_run_leaves_anything_and_prefect_learns_of_it(
     flow_run = eventually(lambda: [one for one in prefect.flow_runs() if one["state_name"] == "Running"])[0]
     eventually(lambda: prefect.task_states(flow_run) == {"prepare_data": "Running"}, what="task shown")
     run.send_signal(number)
-    run.communicate(timeout=40)
+    run.communicate(timeout=120)
     assert run.returncode != 0
     eventually(lambda: not children(workspace), GONE_WITHIN_S, "children gone")
     behave(workspace)
     assert dvc_works(workspace)
     # The next run gives a run that died without a word its end.
     again = python("-m", "flows.train", "--to-stage", "prepare_data")
-    output, _ = again.communicate(timeout=90)
+    output, _ = again.communicate(timeout=300)
     assert again.returncode == 0, output
-    ended = prefect.wait(flow_run["id"], "Crashed", "Cancelled", timeout_s=5)
+    ended = prefect.wait(flow_run["id"], "Crashed", "Cancelled", timeout_s=30)
     if number == signal.SIGKILL:
         assert ended["state"]["message"] == f"process {run.pid} is gone; it was at stage prepare_data"
         assert prefect.task_states(ended)["prepare_data"] == "Crashed"
@@ -55,10 +55,10 @@ def test_a_run_from_the_command_line_obeys_cancel_in_prefect(workspace: Path, pr
     eventually(lambda: in_stage(workspace))
     flow_run = eventually(lambda: [one for one in prefect.flow_runs() if one["state_name"] == "Running"])[0]
     prefect.cancel(flow_run["id"])
-    output, _ = run.communicate(timeout=40)
+    output, _ = run.communicate(timeout=120)
     assert run.returncode == 2
     assert "cancelled in Prefect" in output
-    ended = prefect.wait(flow_run["id"], "Cancelled", timeout_s=5)
+    ended = prefect.wait(flow_run["id"], "Cancelled", timeout_s=30)
     assert prefect.task_states(ended)["prepare_data"] == "Cancelled"
     eventually(lambda: not children(workspace), GONE_WITHIN_S, "children gone")
 
@@ -70,10 +70,10 @@ def test_a_second_run_waits_visibly_and_then_runs(workspace: Path, prefect: Pref
     second = python("-m", "flows.train", "--to-stage", "prepare_data")
     waiting = eventually(lambda: [one for one in prefect.flow_runs() if one["state_name"] == "Waiting"])[0]
     assert "waiting for another run" in waiting["state"]["message"]
-    assert first.wait(timeout=60) == 0
-    output, _ = second.communicate(timeout=60)
+    assert first.wait(timeout=300) == 0
+    output, _ = second.communicate(timeout=300)
     assert second.returncode == 0, output
-    ended = prefect.wait(waiting["id"], "Completed", timeout_s=5)
+    ended = prefect.wait(waiting["id"], "Completed", timeout_s=30)
     assert prefect.task_states(ended) == {"prepare_data": "Cached"}
 
 
@@ -112,7 +112,7 @@ def test_a_killed_server_does_not_stop_training_and_learns_the_end_when_it_is_ba
     flow_run = eventually(lambda: [one for one in prefect.flow_runs() if one["state_name"] == "Running"])[0]
     server.kill()
     server.wait()
-    output, _ = run.communicate(timeout=120)
+    output, _ = run.communicate(timeout=300)
     assert run.returncode == 0, output
     assert "the Prefect server is gone" in output
     server = python(*command, env=environment)
@@ -121,7 +121,7 @@ def test_a_killed_server_does_not_stop_training_and_learns_the_end_when_it_is_ba
         again = python(
             "-m", "flows.train", "--to-stage", "prepare_data", env={**os.environ, "PREFECT_API_URL": url}
         )
-        output, _ = again.communicate(timeout=90)
+        output, _ = again.communicate(timeout=300)
         assert again.returncode == 0, output
         assert prefect.flow_run(flow_run["id"])["state_name"] == "Completed"
     finally:

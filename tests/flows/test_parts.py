@@ -203,5 +203,5 @@ from flows.notify import notify
 notify("rollback run x: RolledBack", "back to v1")
 """
     environment = {**os.environ, "RLHF_NOTIFY_BLOCK": "custom-webhook/ops"}
-    subprocess.run(["python", "-c", code], env=environment, check=True, timeout=60)
+    subprocess.run(["python", "-c", code], env=environment, check=True, timeout=300)
     assert got == [{"text": "rollback run x: RolledBack: back to v1"}]

@@ -18,7 +18,7 @@ STAGES = list(STAGE_SECTIONS)
 
 def train(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "flows.train", *arguments], capture_output=True, text=True, timeout=180
+        [sys.executable, "-m", "flows.train", *arguments], capture_output=True, text=True, timeout=400
     )
 
 
