@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-from .job import Job
+from .job import FORWARDED_VARIABLE, Job
 
 
 def main() -> int:
@@ -37,7 +37,12 @@ def start_ray(config: Any) -> None:
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
     runtime_env = get_ppo_ray_runtime_env(config)
-    runtime_env.setdefault("env_vars", {})["TRANSFER_QUEUE_ENABLE"] = "1"
+    variables = runtime_env.setdefault("env_vars", {})
+    variables["TRANSFER_QUEUE_ENABLE"] = "1"
+    if config.ray_kwargs.ray_init.get("address") is not None:
+        # The workers of a cluster that runs already inherit its environment, not this process's.
+        names = os.environ[FORWARDED_VARIABLE].split(",")
+        variables |= {name: os.environ[name] for name in names}
     settings: Any = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
     given = {key: value for key, value in settings.pop("runtime_env", {}).items() if value is not None}
     ray.init(runtime_env={**runtime_env, **given}, **settings)

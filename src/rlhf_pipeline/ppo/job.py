@@ -15,6 +15,8 @@ from ..params import Params
 from ..publish import write_json
 
 JOB_VARIABLE = "RLHF_PPO_JOB"
+FORWARDED_VARIABLE = "RLHF_FORWARDED"
+"""Names of the variables that workers need, separated by commas."""
 EVENT_MARK = "rlhf-event: "
 """Starts a line of the driver's output that is meant for the user."""
 

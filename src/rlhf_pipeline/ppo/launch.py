@@ -31,7 +31,7 @@ from ..params import Params
 from ..publish import MANIFEST, sha256_of, write_text
 from ..warm.start import PPO_MODULES, warm_python
 from .compose import compose
-from .job import EVENT_MARK, JOB_VARIABLE, Job
+from .job import EVENT_MARK, FORWARDED_VARIABLE, JOB_VARIABLE, Job
 from .overrides import AGENT_LOOP, TOOL_AGENT_LOOP, RunPaths, uses_reward_model, verl_config
 
 INPUT_MANIFESTS = (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL)
@@ -137,6 +137,8 @@ def run(
             JOB_VARIABLE: str(planned.scratch / "job.json"),
             "VERL_FILE_LOGGER_PATH": str(metrics_log.path),
         }
+        # Each node has a temporary folder of its own.
+        env[FORWARDED_VARIABLE] = ",".join(sorted(env.keys() - {"TMPDIR", "RAY_TMPDIR"}))
         with _interpreter(planned, params, temp, env) as (python, more):
             command = [python, "-m", "rlhf_pipeline.ppo.driver"]
             process.run(command, log=log, env={**env, **more}, on_line=on_line, name="ppo", grace_s=10.0)
