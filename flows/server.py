@@ -46,9 +46,21 @@ _IDLE_SERVICES = (
 
 @contextmanager
 def prefect_api() -> Iterator[Embedded | None]:
-    """Name the API in this process's environment; yields the embedded server when one was needed."""
+    """Name the API in this process's environment; yields the embedded server when one was needed.
+
+    Raises:
+        EnvironmentProblem: when nothing answers at PREFECT_API_URL.
+    """
     quiet()
-    if os.environ.get(API_URL) or _profile_has_api():
+    if given := os.environ.get(API_URL):
+        if not _is_there(given):
+            raise EnvironmentProblem(
+                f"no Prefect server answers at {API_URL}={given}; start it, or unset the variable to use one"
+                " of the run's own"
+            )
+        yield None
+        return
+    if _profile_has_api():
         yield None
         return
     url = running_ui()
@@ -141,6 +153,17 @@ def answers(api_url: str) -> bool:
         with urllib.request.urlopen(f"{api_url}/health", timeout=2) as response:
             return bool(response.status == 200)
     except (urllib.error.URLError, TimeoutError, ConnectionError):
+        return False
+
+
+def _is_there(api_url: str) -> bool:
+    """Whether anything answers; a refusal, of a server that wants a key, is an answer too."""
+    try:
+        with urllib.request.urlopen(f"{api_url}/health", timeout=10):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError):
         return False
 
 

@@ -161,6 +161,14 @@ def test_a_server_named_by_the_profile_or_a_living_ui_is_used(
     assert server.running_ui() is None, "its process lives, but nothing answers"
 
 
+def test_a_server_that_is_named_and_not_there_is_an_error_before_anything_starts(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{server.free_port()}/api")
+    with pytest.raises(EnvironmentProblem, match="no Prefect server answers at PREFECT_API_URL=http"):
+        server.prefect_api().__enter__()
+
+
 def test_a_port_in_use_is_named() -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
