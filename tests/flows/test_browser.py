@@ -1,6 +1,6 @@
 """The walk of a user through Prefect's pages, in a real browser: run, watch, cancel, roll back.
 
-RLHF_SCREENSHOTS=FOLDER keeps pictures of the pages.
+RLHF_SCREENSHOTS=FOLDER keeps pictures of the pages. test_browser_real.py does it with real stages.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pytest
 
 from rlhf_pipeline.params import STAGE_SECTIONS
 
-from .browser import CHROMIUM, Browser, browser
+from .browser import CHROMIUM, browser
 from .cheap import behave, children, in_stage, prepared
 from .prefect_api import eventually
-from .serving import Served, serving
+from .serving import open_deployment, override, picture, serving
 
 pytestmark = [
     pytest.mark.long,
@@ -28,19 +28,6 @@ pytestmark = [
 def workspace(pristine: Path, tmp_path: Path) -> Iterator[Path]:
     with prepared(pristine, tmp_path) as folder:
         yield folder
-
-
-def picture(page: Browser, name: str) -> None:
-    if folder := os.environ.get("RLHF_SCREENSHOTS"):
-        page.picture(Path(folder) / f"{name}.png")
-
-
-def open_deployment(page: Browser, served: Served, name: str) -> None:
-    page.open(f"{served.url}/deployments")
-    page.wait_for(name)
-    page.click(name)
-    page.wait_for("Entrypoint")
-    page.click("Run")
 
 
 def test_run_with_an_override_watch_it_cancel_another_and_roll_back(workspace: Path, tmp_path: Path) -> None:
@@ -62,12 +49,7 @@ def test_run_with_an_override_watch_it_cancel_another_and_roll_back(workspace: P
         scores = {"new": {"a": 0.7, "b": 0.7}, "promoted": {"a": 0.6, "b": 0.6}}
         behave(workspace, ppo={"made": "other"}, compare=scores)
         open_deployment(page, served, "pipeline")
-        page.click("Custom run")
-        page.wait_for("params by their dotted keys")
-        page.click("dict")
-        page.replace_text(".schema-form-property-kind-json", '{"ppo.kl.loss.coef": 0.07}')
-        picture(page, "override")
-        page.click("Submit")
+        override(page, '{"ppo.kl.loss.coef": 0.07}')
         page.click("View run")
         page.wait_for("promoted as v2-")
         run = prefect.flow_runs()[0]
