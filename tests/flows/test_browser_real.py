@@ -74,6 +74,10 @@ def test_the_demo_an_override_a_cancel_in_ppo_and_a_rollback(clone: Path, tmp_pa
         assert (states["sft"], states["reward_model"], states["ppo"]) == ("Cached", "Cached", "Completed")
         assert (clone / "params.yaml").read_bytes() == before
 
+        judged = prefect.create_run("evaluate/policies", policy="v1", against="models/sft")
+        ended = prefect.wait(judged, "Completed", "Failed", "Crashed", timeout_s=RUN_S)
+        assert ended["state"]["message"].startswith("win rate 0."), ended["state"]["message"]
+
         third = prefect.create_run("train/pipeline", overrides={"ppo.gamma": 0.9})
         page.open(f"{served.url}/runs/flow-run/{third}")
         page.wait_for("ppo: step 2/", timeout_s=RUN_S)
