@@ -15,7 +15,9 @@ def write_tiny(folder: Path, size: TinyModel, seed: int) -> None:
     """Write config, float32 weights and tokenizer into `folder`; the same bytes for the same arguments."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     tokenizer = make_tokenizer(size.vocab_size, size.max_position_embeddings)
     config = Qwen2Config(
         vocab_size=len(tokenizer),
