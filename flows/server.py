@@ -117,7 +117,7 @@ def quiet() -> None:
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("DO_NOT_TRACK", "1")
     # A dead server would hold each call for a minute; what it missed is reconciled at the next start.
-    os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "2")
+    os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")
 
 
 def database() -> dict[str, str]:
@@ -128,7 +128,7 @@ def database() -> dict[str, str]:
             return {name: os.environ[given]}
     file = workspace() / ".rlhf" / "prefect.db"
     file.parent.mkdir(parents=True, exist_ok=True)
-    return {name: f"sqlite+aiosqlite:///{file}"}
+    return {name: f"sqlite+aiosqlite:///{file}", "PREFECT_SERVER_DATABASE_TIMEOUT": "60"}
 
 
 def announce_ui(url: str) -> None:

@@ -141,7 +141,8 @@ class Child:
         record(self.run_id, name, command, self._popen.pid)
         self._pump = threading.Thread(target=self._copy_output, name=f"log-{name}", daemon=True)
         self._pump.start()
-        threading.Thread(target=self._end_stragglers, name=f"end-{name}", daemon=True).start()
+        self._end = threading.Thread(target=self._end_stragglers, name=f"end-{name}", daemon=True)
+        self._end.start()
 
     def output(self) -> Iterator[str]:
         """The output's lines as they come, until the command has ended."""
@@ -171,8 +172,8 @@ class Child:
             StageError: when it failed.
             EnvironmentProblem: when its log could not be written.
         """
-        self._pump.join()
         code = self._popen.wait()
+        self._end.join()
         if self._disk_full:
             raise EnvironmentProblem(f"no space left on the disk while writing {self.log}")
         if code != 0:
@@ -196,16 +197,23 @@ class Child:
         finally:
             self._popen.stdin.close()
         kill_marked(self.run_id)
-        self._pump.join(timeout=GRACE_S)
+        self._end.join()
         ledger_file(self.run_id).unlink(missing_ok=True)
-        self._file.close()
+        if not self._pump.is_alive():
+            self._file.close()
 
     def _end_stragglers(self) -> None:
-        """When the supervisor itself was killed, end what it would have ended; it holds the output open."""
+        """The output ends with the command: what holds it open longer is ended, or no longer waited for.
+
+        That is the tree of a killed supervisor, or a process of another tree (a warm fork) that was
+        handed the pipe and is ended with that tree.
+        """
         self._popen.wait()
         self._pump.join(STRAGGLERS_S)
         if self._pump.is_alive():
             kill_marked(self.run_id)
+            self._pump.join(STRAGGLERS_S)
+            self._lines.put(None)
 
     def _copy_output(self) -> None:
         assert self._popen.stdout is not None

@@ -29,7 +29,7 @@ class Prefect:
         return self._post("flow_runs/filter", {"sort": "START_TIME_DESC"})
 
     def flow_run(self, identifier: str) -> dict[str, Any]:
-        return httpx.get(f"{self.url}/flow_runs/{identifier}", timeout=10).raise_for_status().json()
+        return httpx.get(f"{self.url}/flow_runs/{identifier}", timeout=30).raise_for_status().json()
 
     def task_states(self, flow_run: dict[str, Any]) -> dict[str, str]:
         query = {"flow_runs": {"id": {"any_": [flow_run["id"]]}}}
@@ -52,7 +52,7 @@ class Prefect:
 
     def create_run(self, deployment: str, **parameters: Any) -> str:
         """Ask for a run of a deployment, as its page does; returns the flow run's id."""
-        found = httpx.get(f"{self.url}/deployments/name/{deployment}", timeout=10).raise_for_status().json()
+        found = httpx.get(f"{self.url}/deployments/name/{deployment}", timeout=30).raise_for_status().json()
         return self._post(f"deployments/{found['id']}/create_flow_run", {"parameters": parameters})["id"]
 
     def cancel(self, identifier: str) -> None:
@@ -70,4 +70,10 @@ class Prefect:
         return eventually(reached, timeout_s, f"flow run in state {names}")
 
     def _post(self, what: str, query: dict[str, Any]) -> Any:
-        return httpx.post(f"{self.url}/{what}", json=query, timeout=10).raise_for_status().json()
+        answer = httpx.post(f"{self.url}/{what}", json=query, timeout=30)
+        for _ in range(5):
+            if answer.status_code != 503:  # SQLite is busy; Prefect's own client asks again, too
+                break
+            time.sleep(2)
+            answer = httpx.post(f"{self.url}/{what}", json=query, timeout=30)
+        return answer.raise_for_status().json()

@@ -89,7 +89,7 @@ def test_cancelling_on_the_page_ends_everything(workspace: Path, served: Served)
         "train/pipeline", overrides={"seed": 1}, experiment="cancelled", to_stage="prepare_data"
     )
     run = prefect.wait(again, "Completed", "Failed")
-    assert run["state_name"] == "Completed"
+    assert run["state_name"] == "Completed", run["state"]["message"]
 
 
 @pytest.mark.slow

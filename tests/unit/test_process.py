@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -199,6 +200,32 @@ def test_a_killed_supervisor_does_not_leave_its_owner_waiting(workspace: Path) -
     with pytest.raises(StageError):
         process.run(python(code), log=workspace / "log", name="orphaned")
     assert time.monotonic() - began < 30
+
+
+def test_output_held_open_by_another_tree_does_not_leave_the_owner_waiting(workspace: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(workspace / "socket"))
+        listener.listen()
+        code = f"""
+            import socket
+            print("up", flush=True)
+            with socket.socket(socket.AF_UNIX) as there:
+                there.connect({str(workspace / "socket")!r})
+                socket.send_fds(there, [b"x"], [1])
+                there.recv(1)
+        """
+        holders = []
+
+        def hold(line: str) -> None:
+            connection, _ = listener.accept()
+            holders.extend(socket.recv_fds(connection, 1, 1)[1])
+            connection.sendall(b"x")
+
+        began = time.monotonic()
+        process.run(python(code), log=workspace / "log", on_line=hold, name="held")
+        assert time.monotonic() - began < 30
+        assert len(holders) == 1
+        os.close(holders[0])
 
 
 def test_an_earlier_sigterm_handler_still_gets_the_signal(workspace: Path) -> None:

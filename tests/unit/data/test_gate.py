@@ -353,7 +353,9 @@ def test_an_expectation_that_cannot_be_evaluated_fails_with_its_reason(tmp_path:
     assert raised <= {one.name for one in outcome.failed}
 
 
-def test_all_aggregates_of_a_relation_take_one_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_aggregates_of_a_relation_take_a_scan_and_one_for_distinct_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     original = run.DuckDBEngine.row
 
@@ -366,7 +368,8 @@ def test_all_aggregates_of_a_relation_take_one_scan(tmp_path: Path, monkeypatch:
     basic += ["expect_chosen_to_differ_from_rejected", "expect_no_length_bias", "expect_enough_training_rows"]
     findings = judge(tmp_path, {}, basic, validate_data__tables=["preferences"])
     assert len(findings) == 6
-    assert len(asked) == 1
+    assert len(asked) == 2
+    assert sorted("DISTINCT" in sql for sql in asked) == [False, True]
 
 
 def test_every_expectation_has_a_name_with_a_severity() -> None:
