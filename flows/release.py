@@ -8,9 +8,10 @@ policies answer the same test prompts and the same judge scores them; a drop cou
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +36,11 @@ class Released:
     promoted_score: float | None = None
     drop: float | None = None
     n_prompts: int | None = None
+    upper_bound: float | None = None
+    """95% upper bound of mean(new - (1 - rollback.max_drop) promoted); a drop counts when it is below 0."""
+    confirm: str | None = None
+    made_in: str | None = None
+    """Workspace, relative to the main one, that the policy was made in."""
 
 
 def release(folder: Path | None = None, on_line: Callable[[str], None] = print) -> Released:
@@ -54,13 +60,14 @@ def release(folder: Path | None = None, on_line: Callable[[str], None] = print) 
     current = releases.current()
     metrics = evaluation_metrics(folder)
     if current is None:
-        version = releases.promote(policy, metrics, reason="first policy")
+        version = releases.promote(policy, metrics, reason="first policy", made_in=folder)
         found = Released("promoted", version.id, f"promoted as {version.id}: the first policy")
     elif current.manifest_sha256 == publish.sha256_of(policy / publish.MANIFEST):
-        releases.promote(policy, metrics)  # proves its files and mends the link
+        releases.promote(policy, metrics, made_in=folder)  # proves its files and mends the link
         found = Released("unchanged", current.id, f"{current.id} is already the promoted policy")
     else:
         found = _compared(releases, folder, policy, metrics, on_line)
+    found = replace(found, made_in=os.path.relpath(folder, paths.workspace()))
     publish.write_json(folder / paths.RELEASE_JSON, asdict(found))
     releases.prune(KEPT_VERSIONS)
     return found
@@ -79,18 +86,28 @@ def _compared(
     assert current is not None
     rules = params.load(folder / paths.PARAMS)
     scores = head_to_head(folder, policy, releases.policy_of(current), on_line)
-    result = compare(scores["new"], scores["promoted"], rules.rollback.max_drop, seed=rules.seed)
+    result = compare(
+        scores["new"],
+        scores["promoted"],
+        rules.rollback.max_drop,
+        confirm=rules.rollback.confirm,
+        seed=rules.seed,
+    )
     facts: dict[str, Any] = {
         "judge": scores["judge"],
         "new_score": result.new_score,
         "promoted_score": result.promoted_score,
         "drop": result.drop,
         "n_prompts": result.n_prompts,
+        "upper_bound": result.upper_bound,
+        "confirm": rules.rollback.confirm,
     }
     if result.verdict == "rollback" and rules.rollback.enabled:
         version = releases.restore(reason=result.sentence)
         return Released("rolled_back", version.id, f"back to {version.id}: {result.sentence}", **facts)
-    version = releases.promote(policy, metrics, scores_by_prompt=scores["new"], reason=result.sentence)
+    version = releases.promote(
+        policy, metrics, scores_by_prompt=scores["new"], reason=result.sentence, made_in=folder
+    )
     return Released("promoted", version.id, f"promoted as {version.id}: {result.sentence}", **facts)
 
 

@@ -1,4 +1,4 @@
-"""Makes an earlier policy the promoted one: a flow for Prefect's pages, and `python -m flows.rollback`.
+"""Makes an earlier policy the promoted one: a flow for Prefect's pages, and `python -m flows.rollback --list | --to ID`.
 
 The version's files are proven against their manifest before the pointer moves, in one step and with
 history; models/policy and DVC stay as they are. The rollback after a worse run is the training flow's.
@@ -52,7 +52,7 @@ def rollback(version: str | None = None, reason: str = "asked for in Prefect") -
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m flows.rollback", description=__doc__)
-    parser.add_argument("version", nargs="?", help="such as v3; left out: the one before the promoted one")
+    parser.add_argument("--to", metavar="ID", help="such as v3; left out: the one before the promoted one")
     parser.add_argument("--list", action="store_true", help="show the versions and change nothing")
     parser.add_argument("--reason", default="asked for on the command line", help="kept in the history")
     given = parser.parse_args()
@@ -60,7 +60,7 @@ def main() -> int:
         for row in versions_table(Releases().log()):
             print("  ".join(f"{item:.3f}" if isinstance(item, float) else str(item) for item in row.values()))
         return 0
-    found = restore(given.version, given.reason)
+    found = restore(given.to, given.reason)
     print(f"{found.id} is the promoted policy now")
     return 0
 

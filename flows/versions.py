@@ -41,6 +41,7 @@ def versions_table(log: ReleaseLog) -> list[dict[str, Any]]:
         {
             "version": version.id,
             "promoted at": version.promoted_at,
+            "made in": version.made_in or "",
             "state": "promoted" if version == log.current else "kept" if version.kept else "pruned",
             **{name: version.metrics[name] for name in FIGURES if name in version.metrics},
         }

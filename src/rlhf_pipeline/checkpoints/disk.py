@@ -20,15 +20,19 @@ ADAM_BYTES_PER_PARAMETER = 8
 """Two float32 moments."""
 
 
-def checkpoint_bytes(n_parameters: int, weight_bytes: int = 4, exported_bytes: int = 4) -> int:
+def checkpoint_bytes(
+    n_parameters: int, weight_bytes: int = 4, exported_bytes: int = 4, n_trained: int | None = None
+) -> int:
     """Size of one model's training checkpoint: sharded weights, Adam moments and the exported HF copy.
 
     Args:
-        n_parameters: trainable parameters of the model.
+        n_parameters: parameters of the model.
         weight_bytes: bytes per parameter of the sharded weights (verl keeps float32 masters).
         exported_bytes: bytes per parameter of the HF export; 0 when none is written.
+        n_trained: how many of them are trained, all when left out.
     """
-    return n_parameters * (weight_bytes + ADAM_BYTES_PER_PARAMETER + exported_bytes)
+    n_trained = n_parameters if n_trained is None else n_trained
+    return n_parameters * (weight_bytes + exported_bytes) + n_trained * ADAM_BYTES_PER_PARAMETER
 
 
 def run_bytes(one_checkpoint_bytes: int, keep_newest: int) -> int:
@@ -41,7 +45,20 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(_existing(path)).free
 
 
-def require_free(path: Path, needed_bytes: int, min_free_bytes: int, what: str, key: str) -> None:
+def require_run(
+    run: Path, one_checkpoint_bytes: int, keep_newest: int, min_free_bytes: int = 0, key: str | None = None
+) -> None:
+    """Refuse to start (or go on with) a run whose folder would not fit; what it holds already counts.
+
+    Raises:
+        EnvironmentProblem: with the figures and what to change.
+    """
+    there = folder_bytes(run) if run.is_dir() else 0
+    needed = max(0, run_bytes(one_checkpoint_bytes, keep_newest) - there)
+    require_free(run, needed, min_free_bytes, f"the {run.parent.name} run", key)
+
+
+def require_free(path: Path, needed_bytes: int, min_free_bytes: int, what: str, key: str | None) -> None:
     """Refuse `what` when it would leave less than `min_free_bytes`, or when `path` is read-only.
 
     Raises:
@@ -54,7 +71,8 @@ def require_free(path: Path, needed_bytes: int, min_free_bytes: int, what: str, 
     if free - needed_bytes < min_free_bytes:
         raise EnvironmentProblem(
             f"{what} needs {needed_bytes / GIB:.2f} GiB at {path} and must leave"
-            f" {min_free_bytes / GIB:.2f} GiB, but {free / GIB:.2f} GiB are free; make room, or lower {key}"
+            f" {min_free_bytes / GIB:.2f} GiB, but {free / GIB:.2f} GiB are free; make room"
+            + (f", or lower {key}" if key else "")
         )
 
 

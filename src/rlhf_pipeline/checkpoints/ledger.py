@@ -183,6 +183,16 @@ class Ledger(LedgerView):
         self._retire(entries, "pruned", f"not best, last good or newest {self._keep_newest}")
         return [entry.step for entry in entries]
 
+    def keep_only(self, step: int) -> None:
+        """Delete every step but one that was published; nothing is logged, the run's course is over."""
+        book = self.book
+        others = [entry for entry in book.live() if entry.step != step]
+        for entry in others:
+            book = book.with_state(entry, "pruned", f"step {step} was published")
+        if others:
+            self._save(book)
+            self.files.trash(entry.step for entry in others)
+
     def finish(self, reason: str) -> None:
         """Record that training is over, so that the same command goes straight on to publishing."""
         self._save(self.book.model_copy(update={"finished": reason}))

@@ -96,7 +96,7 @@ class Releases:
             policy: a published folder with its manifest, such as models/policy. It is only read.
             metrics: flat figures to show beside the version; values that are not finite are left out.
             scores_by_prompt: kept beside it.
-            made_in: workspace whose dvc.lock and git commit are recorded, when it is not this one.
+            made_in: workspace whose params.yaml, dvc.lock and git commit are recorded; this one when left out.
 
         Raises:
             CheckpointError: the folder does not match its manifest, or another process holds the releases.
@@ -183,8 +183,10 @@ class Releases:
         if scores_by_prompt is not None:
             write_json(work / SCORES, dict(scores_by_prompt))
         dvc_lock = made_in / DVC_LOCK
-        if dvc_lock.is_file():
-            shutil.copyfile(dvc_lock, work / DVC_LOCK)
+        params = made_in / paths.PARAMS
+        for record in (dvc_lock, params):
+            if record.is_file():
+                shutil.copyfile(record, work / record.name)
         sync_tree(target)
         sync_folder(work)
         version = Version(
@@ -194,6 +196,8 @@ class Releases:
             metrics={name: float(value) for name, value in metrics.items() if value - value == 0},
             git_commit=git_commit(made_in),
             has_dvc_lock=dvc_lock.is_file(),
+            made_in=os.path.relpath(made_in, self.workspace),
+            params_sha256=sha256_of(params) if params.is_file() else None,
             size_bytes=folder_bytes(work),
             kept=True,
         )

@@ -27,6 +27,10 @@ class Version(Record):
     has_dvc_lock: bool
     """Whether the dvc.lock of that moment is kept beside it."""
     size_bytes: int
+    made_in: str | None = None
+    """Workspace it was made in, relative to the main one; None in records of older versions."""
+    params_sha256: str | None = None
+    """sha256 of the params.yaml kept beside it."""
     kept: bool
     """False once pruned: the record stays, the files are gone."""
 

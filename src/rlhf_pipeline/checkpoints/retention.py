@@ -36,8 +36,10 @@ def bound_runs(stage_folder: Path, current: Path, keep_others: int) -> list[Path
     others = [
         path for path in stage_folder.iterdir() if path.is_dir() and path.resolve() != current.resolve()
     ]
-    others.sort(key=_last_written, reverse=True)
-    deleted = []
+    deleted = [path for path in others if path.name.startswith(".")]  # a deletion that was interrupted
+    for path in deleted:
+        shutil.rmtree(path)
+    others = sorted(set(others) - set(deleted), key=_last_written, reverse=True)
     for path in others[keep_others:]:
         try:
             with FolderLock(_ledger_folder(path)):

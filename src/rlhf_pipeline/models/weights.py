@@ -1,4 +1,4 @@
-"""Makes a model folder's config say in which type its weights are stored.
+"""Reads safetensors headers: makes a folder's config say the stored type, counts parameters.
 
 verl writes float32 weights beside a config that says bfloat16, and transformers loads by the config:
 the published model would then not be the one that was trained. No weight is converted here.
@@ -7,8 +7,10 @@ the published model would then not be the one that was trained. No weight is con
 from __future__ import annotations
 
 import json
+import math
 import struct
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataError
 from ..publish import write_json
@@ -34,7 +36,16 @@ def record_dtype(folder: Path) -> None:
 
 def dtypes(file: Path) -> set[str]:
     """The types in a safetensors file, from its header: a length in 8 bytes, then JSON."""
+    return {entry["dtype"] for entry in _tensors(file)}
+
+
+def n_parameters(folder: Path) -> int:
+    """Numbers in the safetensors weights of a model folder, 0 where there are none."""
+    return sum(math.prod(entry["shape"]) for file in folder.glob("*.safetensors") for entry in _tensors(file))
+
+
+def _tensors(file: Path) -> list[dict[str, Any]]:
     with file.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
         header = json.loads(stream.read(length))
-    return {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
+    return [entry for name, entry in header.items() if name != "__metadata__"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from .base import Count, Fraction, Positive, Section
 
@@ -126,7 +128,7 @@ class Tracking(Section):
     """Any of them, or none; jsonl writes logs/tracking/ and needs no service."""
     project: str
     """Project name in wandb and mlflow."""
-    experiment: str | None
-    """Group name of the run; null derives one from the params digest."""
+    experiment: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None
+    """Group name of the run, a folder of logs/tracking; null derives one from the params digest."""
     wandb_mode: Literal["offline", "online", "disabled"]
     """offline keeps runs in wandb/ for a later `wandb sync`."""

@@ -63,7 +63,8 @@ class RunControl:
         self.monitor = GuardMonitor(self.params.guards)
         self.announce = announce
         self.n_validations = -(-job.total_steps // job.validate_every_steps)
-        self.first_rewards: dict[str, float] = {}
+        self.first_judged: dict[str, float] = {}
+        """The first validation's scores by the judge of win rates."""
         self.latest: Validation | None = None
         self.decision: Decision | None = None
         self.ledger = Ledger(
@@ -72,6 +73,7 @@ class RunControl:
             world_size=self.params.hardware.n_gpus_per_node * self.params.hardware.nnodes,
             keep_newest=ppo.checkpoints.keep_newest,
             min_free_bytes=int(ppo.checkpoints.min_free_gib * GIB),
+            first_save_bytes=job.checkpoint_bytes,
             code_commit=git_commit(paths.workspace()),
         )
 
@@ -83,18 +85,18 @@ class RunControl:
     def validated(self, step: int, samples: Sequence[Sample]) -> dict[str, float]:
         """Score a validation and decide on it; returns the metrics to log (`val/score` is the ledger's)."""
         rewards = {sample.key: sample.reward for sample in samples}
-        self.first_rewards = self.first_rewards or rewards
+        self.first_judged = self.first_judged or {sample.key: sample.judged for sample in samples}
         kind = self.job.validation_score
         if kind == "gold":
             scores = rule_scores(samples)
         elif kind == "win_rate":
-            scores = win_scores(samples, self.first_rewards)
+            scores = win_scores(samples, self.first_judged)
         else:
             scores = rewards
         self.latest = Validation(step, fmean(scores.values()), scores)
         self.decision = self._decide(self.latest)
         return {
-            "val/win_rate": fmean(win_scores(samples, self.first_rewards).values()),
+            "val/win_rate": fmean(win_scores(samples, self.first_judged).values()),
             "val/score": self.latest.score,
             f"val/{kind}": self.latest.score,
             "val/reward": fmean(rewards.values()),
@@ -196,7 +198,7 @@ class RunControl:
             "knobs": asdict(self.knobs),
             "kl_controller": self.kl_controller.state_dict(),
             "guards": self.monitor.state_dict(),
-            "first_rewards": self.first_rewards,
+            "first_judged": self.first_judged,
         }
 
     def resume(self) -> Restored | None:
@@ -212,7 +214,7 @@ class RunControl:
         self.knobs = Knobs(**state["knobs"])
         self.kl_controller.load_state_dict(state["kl_controller"])
         self.monitor.load_state_dict(state["guards"])
-        self.first_rewards = dict(state["first_rewards"])
+        self.first_judged = dict(state["first_judged"])
         for _ in range(self.ledger.rollbacks - restored.entry.rollbacks):
             self.knobs.lr_factor *= rule.lr_factor
             self.knobs.kl_loss_coef *= rule.kl_coef_factor

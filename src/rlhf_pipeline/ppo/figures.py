@@ -12,6 +12,8 @@ from typing import Any
 
 NAMES = {
     "critic/score/mean": "reward",
+    "rollout/gold/mean": "gold",
+    "rollout/repetition": "repetition",
     "critic/score/max": "reward_max",
     "critic/score/min": "reward_min",
     "actor/reward_kl_penalty": "kl",

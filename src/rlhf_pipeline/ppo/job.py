@@ -34,6 +34,10 @@ class Job:
     validate_every_steps: int
     validation_score: str
     """gold, win_rate or reward: what the ledger records and the rollback rule watches."""
+    judge: str | None
+    """Folder of the held-out judge of win rates."""
+    checkpoint_bytes: int
+    """What one saved step is expected to take."""
 
     def typed_params(self) -> Params:
         return Params.model_validate(self.params)

@@ -23,12 +23,15 @@ from .. import paths, process
 from ..backend.env import worker_env
 from ..backend.versions import check_versions
 from ..checkpoints.book import read_book
+from ..checkpoints.disk import GIB, checkpoint_bytes, require_run
+from ..checkpoints.published import forget_published
 from ..errors import DataError, ParamsError, StageError
 from ..evaluation.gold import has_rule
 from ..hardware import Device, resolve_device
 from ..metrics_log import MetricsLog
+from ..models.weights import n_parameters
 from ..params import Params
-from ..publish import MANIFEST, sha256_of, write_text
+from ..publish import MANIFEST, files_below, sha256_of, write_text
 from ..warm.start import PPO_MODULES, warm_python
 from .compose import compose
 from .job import EVENT_MARK, FORWARDED_VARIABLE, JOB_VARIABLE, Job
@@ -59,7 +62,8 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
     """
     device = resolve_device(params)
     check_versions()
-    scratch = workspace / paths.SCRATCH / "ppo" / _digest(params_digest, workspace)
+    scratch = workspace / paths.SCRATCH / "ppo" / _digest(params, params_digest, workspace)
+    forget_published(scratch)
     scratch.mkdir(parents=True, exist_ok=True)
     train_file = workspace / paths.table(paths.VALIDATED, "prompts", "train")
     validation_file = workspace / paths.table(paths.VALIDATED, "prompts", "validation")
@@ -94,6 +98,8 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
         total_steps=total_steps,
         validate_every_steps=validate_every_steps,
         validation_score=validation_score(params, validation_file),
+        judge=str(workspace / params.evaluate.judge_path) if params.evaluate.judge == "path" else None,
+        checkpoint_bytes=checkpoint_of(params, run_paths),
     )
     keys = verl_config(
         params, run_paths, device, total_steps, validate_every_steps, positions_of(run_paths.reward_model)
@@ -116,6 +122,11 @@ def run(
     book, _ = read_book(Path(planned.job.ledger))
     if book is not None and book.finished is not None:
         return  # killed between training and publishing
+    keep = planned.job.typed_params().ppo.checkpoints
+    require_run(
+        planned.scratch, planned.job.checkpoint_bytes, keep.keep_newest, int(keep.min_free_gib * GIB),
+        "ppo.checkpoints.keep_newest or ppo.checkpoints.min_free_gib",
+    )  # fmt: skip
 
     def on_line(line: str) -> None:
         if line.startswith(EVENT_MARK):
@@ -206,12 +217,23 @@ def validation_score(params: Params, validation_file: Path) -> str:
     return "win_rate"
 
 
-def _digest(params_digest: str, workspace: Path) -> str:
+def checkpoint_of(params: Params, run_paths: RunPaths) -> int:
+    """Expected bytes of one saved step: the actor with its export, and the critic."""
+    actor = n_parameters(run_paths.policy)
+    bytes_ = checkpoint_bytes(actor, n_trained=0 if params.ppo.lora_rank else None)
+    if params.ppo.adv_estimator == "gae":
+        bytes_ += checkpoint_bytes(n_parameters(run_paths.critic), exported_bytes=0)
+    return bytes_
+
+
+def _digest(params: Params, params_digest: str, workspace: Path) -> str:
     """Names the run's resumable state: params and the manifests of every input."""
     parts = [params_digest]
     for folder in INPUT_MANIFESTS:
         manifest = workspace / folder / MANIFEST
         parts.append(sha256_of(manifest) if manifest.exists() else "absent")
+    if params.evaluate.judge == "path":
+        parts += [sha256_of(file) for file in files_below(workspace / params.evaluate.judge_path)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import paths, publish
 from ..checkpoints.ledger import Ledger
+from ..checkpoints.published import mark_published
 from ..curves import curve
 from ..errors import StageError
 from ..metrics_log import merged
@@ -26,6 +27,7 @@ def publish_policy(job: Job, params: Params, metrics_folder: Path, wall_s: float
     Raises:
         CheckpointError: when no committed step verifies.
     """
+    run = Path(job.ledger).parent
     with Ledger(
         Path(job.ledger),
         params_digest=job.params_digest,
@@ -70,6 +72,7 @@ def publish_policy(job: Job, params: Params, metrics_folder: Path, wall_s: float
             paths.curve("ppo"), curve(COLUMNS, {step: plain(metrics) for step, metrics in steps.items()})
         )
         publish.write_json(paths.metrics("ppo"), figures)
+        mark_published(run, ledger, best.step)
 
 
 def policy_folder(step_folder: Path) -> Path:

@@ -8,6 +8,7 @@ guards, controllers, ledger) are torch-free modules; this file only connects the
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,18 +23,28 @@ from ..guards.texts import rollout_repetition
 from .control import RunControl
 from .job import EVENT_MARK, Job
 from .overrides import TRAINER_MODE
-from .validation import keyed
+from .validation import gold_mean, judged_by, keyed
 from .workers import CriticWorker, PolicyWorker
 
 POLL_INTERVAL_S = 0.02
 DATA_POSITION = "data.pt"
 TEXTS_WATCHED = 256
-"""Responses of each step that the repetition guard reads."""
+"""Responses of each step that are read for repetition and scored by the gold rule."""
+ROW = ("data_source", "ability", "reward_model", "extra_info", "raw_prompt")
 
 
 def announce(text: str) -> None:
     """Tell the stage, which reads the driver's output (watch.py)."""
     print(f"{EVENT_MARK}{text}", flush=True)
+
+
+def load_judge(folder: str | None) -> Any:
+    """The held-out judge, on the CPU: the GPUs are full with the run."""
+    if folder is None:
+        return None
+    from ..evaluation.judges import Judge
+
+    return Judge(Path(folder), torch.device("cpu"), torch.float32)
 
 
 class TrainingStopped(Exception):
@@ -69,7 +80,9 @@ class RLHFTrainer(PPOTrainerSync):
             # verl takes every mode but "sync" for an asynchronous one.
             config.trainer.v1.trainer_mode = "sync"
         super().__init__(config)
-        self.control = RunControl(Job.read(), announce)
+        job = Job.read()
+        self.control = RunControl(job, announce)
+        self.judge = load_judge(job.judge)
         if config.algorithm.use_kl_in_reward:
             self.kl_ctrl_in_reward = self.control.kl_controller
         self.step_metrics: dict[str, Any] = {}
@@ -132,9 +145,15 @@ class RLHFTrainer(PPOTrainerSync):
     def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)
         keys = batch.keys[:TEXTS_WATCHED]
-        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["responses"])
+        fields = ["responses", *ROW]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
         texts = self.tokenizer.batch_decode(list(data["responses"].unbind()), skip_special_tokens=True)
         metrics["rollout/repetition"] = rollout_repetition(texts)
+        columns = [list(data[name]) for name in ROW]
+        rows = [dict(zip(ROW, values, strict=True)) for values in zip(*columns, strict=True)]
+        gold = gold_mean([{**row, "prompt": row["raw_prompt"]} for row in rows], texts)
+        if gold is not None:
+            metrics["rollout/gold/mean"] = gold
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         result = super()._update_actor(batch, metrics)
@@ -169,6 +188,8 @@ class RLHFTrainer(PPOTrainerSync):
         samples = keyed(
             self.captured["inputs"], self.captured["outputs"], self.captured["rewards"], self.rows
         )
+        if self.judge is not None:
+            samples = judged_by(lambda prompts, texts: self.judge.score_texts(prompts, texts)[0], samples)
         metrics |= self.control.validated(self.global_steps, samples)
         if self.control.to_save(self.global_steps):
             self._save_checkpoint()

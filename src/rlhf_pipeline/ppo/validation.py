@@ -7,10 +7,11 @@ lie in [0, 1]. Torch-free and pure.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from ..evaluation.gold import gold_scores
+from ..evaluation.gold import gold_scores, has_rule
 
 
 class Sample(NamedTuple):
@@ -22,6 +23,8 @@ class Sample(NamedTuple):
     """The prompt's row of the prompts table."""
     response: str
     reward: float
+    judged: float
+    """The held-out judge's score; the reward where there is no such judge."""
 
 
 def keyed(
@@ -43,7 +46,7 @@ def keyed(
             continue
         number = seen[text] = seen.get(text, -1) + 1
         key = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}/{number}"
-        samples.append(Sample(key, rows[text], output, float(reward)))
+        samples.append(Sample(key, rows[text], output, float(reward), float(reward)))
     return samples
 
 
@@ -53,10 +56,25 @@ def rule_scores(samples: Sequence[Sample]) -> dict[str, float]:
     return {sample.key: score for sample, score in zip(samples, scores, strict=True)}
 
 
+def judged_by(
+    score: Callable[[list[Any], list[str]], Sequence[float]], samples: Sequence[Sample]
+) -> list[Sample]:
+    """The samples with a held-out judge's scores; `score` takes prompts (messages) and responses."""
+    if not samples:
+        return []
+    scores = score([sample.row["prompt"] for sample in samples], [sample.response for sample in samples])
+    return [sample._replace(judged=float(value)) for sample, value in zip(samples, scores, strict=True)]
+
+
+def gold_mean(rows: Sequence[Mapping[str, Any]], responses: Sequence[str]) -> float | None:
+    """Mean score of the rule over rollouts; None unless every row has a rule."""
+    return fmean(gold_scores(rows, responses)) if rows and has_rule(rows) else None
+
+
 def win_scores(samples: Sequence[Sample], first: Mapping[str, float]) -> dict[str, float]:
-    """1 where the reward beats the first policy's on the same prompt, 0 where it loses, 0.5 for a tie."""
+    """1 where the judge prefers the response to the first policy's on that prompt, 0.5 for a tie, else 0."""
     return {
-        sample.key: 0.5 + 0.5 * ((sample.reward > first[sample.key]) - (sample.reward < first[sample.key]))
+        sample.key: 0.5 + 0.5 * ((sample.judged > first[sample.key]) - (sample.judged < first[sample.key]))
         for sample in samples
         if sample.key in first
     }

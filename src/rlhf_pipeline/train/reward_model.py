@@ -14,7 +14,9 @@ from typing import Any
 
 from .. import paths, publish
 from ..checkpoints.book import read_book
+from ..checkpoints.disk import checkpoint_bytes, require_run
 from ..checkpoints.ledger import Ledger
+from ..checkpoints.published import forget_published, mark_published
 from ..checkpoints.retention import bound_runs
 from ..checkpoints.run_folder import TRL_STEPS
 from ..curves import curve
@@ -22,6 +24,7 @@ from ..errors import DataError, ParamsError, StageError
 from ..hardware import attention, resolve_device
 from ..metrics_log import MetricsLog, merged
 from ..model_card import write_model_card
+from ..models.weights import n_parameters
 from ..params import Params
 from ..progress import StageProgress
 from ..tracking import Tracker
@@ -70,11 +73,13 @@ def run_reward_model(params: Params, digest: str) -> None:
     publish.verify(paths.SFT_MODEL)
     device = resolve_device(params)
     scratch = paths.workspace() / paths.SCRATCH / "reward_model" / _state_name(digest)
+    forget_published(scratch)
     job = _job(params, digest, scratch, device)
     bound_runs(scratch.parent, scratch, keep_others=1)
     startup_s = 0.0
     book, _ = read_book(scratch / "ledger")
     if book is None or book.finished is None:
+        require_run(scratch, checkpoint_bytes(n_parameters(paths.SFT_MODEL)), keep_newest=1)
         with (
             Tracker(params, "reward_model") as tracker,
             StageProgress("reward_model", job["total_steps"]) as progress,
@@ -189,33 +194,34 @@ def _publish(
                 f" reward_model.min_pair_accuracy ({needed:.1%}); PPO against it would be misled. Look at the"
                 " data (reports/data/docs), train longer, or lower the gate"
             )
-    rows = {step: plain(metrics) for step, metrics in merged(scratch / "metrics").items()}
-    validated: dict[str, float] = rows.get(best.step, {})
-    n = _rows_of(job["validation_file"])
-    low, high = wilson(accuracy, n)
-    figures: dict[str, float] = {
-        "steps": job["total_steps"],
-        "best_step": best.step,
-        "pair_accuracy": accuracy,
-        "pair_accuracy_ci_low": low,
-        "pair_accuracy_ci_high": high,
-        "n_pairs": n,
-        **{
-            name: validated[name] for name in ("margin", "mean_score", "validation_loss") if name in validated
-        },
-        "wall_s": round(time.monotonic() - started, 2),
-        "startup_s": round(startup_s, 2),
-    }
-    with publish.publishing(paths.REWARD_MODEL, {**facts, "step": best.step}) as out:
-        for pattern in MODEL_FILES:
-            for file in best.folder.glob(pattern):
-                shutil.copy2(file, out / file.name)
-        parents = {"starting weights": paths.SFT_MODEL, "data": paths.VALIDATED}
-        write_model_card(out, "reward_model", params, figures, parents)
-    publish.write_text(paths.curve("reward_model"), curve(COLUMNS, rows))
-    publish.write_json(paths.metrics("reward_model"), figures)
-    # Its work is published; kept, it would be handed out again after a change of the code.
-    shutil.rmtree(scratch)
+        rows = {step: plain(metrics) for step, metrics in merged(scratch / "metrics").items()}
+        validated: dict[str, float] = rows.get(best.step, {})
+        n = _rows_of(job["validation_file"])
+        low, high = wilson(accuracy, n)
+        figures: dict[str, float] = {
+            "steps": job["total_steps"],
+            "best_step": best.step,
+            "pair_accuracy": accuracy,
+            "pair_accuracy_ci_low": low,
+            "pair_accuracy_ci_high": high,
+            "n_pairs": n,
+            **{
+                name: validated[name]
+                for name in ("margin", "mean_score", "validation_loss")
+                if name in validated
+            },
+            "wall_s": round(time.monotonic() - started, 2),
+            "startup_s": round(startup_s, 2),
+        }
+        with publish.publishing(paths.REWARD_MODEL, {**facts, "step": best.step}) as out:
+            for pattern in MODEL_FILES:
+                for file in best.folder.glob(pattern):
+                    shutil.copy2(file, out / file.name)
+            parents = {"starting weights": paths.SFT_MODEL, "data": paths.VALIDATED}
+            write_model_card(out, "reward_model", params, figures, parents)
+        publish.write_text(paths.curve("reward_model"), curve(COLUMNS, rows))
+        publish.write_json(paths.metrics("reward_model"), figures)
+        mark_published(scratch, ledger, best.step)
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

@@ -15,14 +15,16 @@ from typing import Any
 from .. import paths, publish
 from ..backend.versions import check_versions
 from ..checkpoints.book import read_book
+from ..checkpoints.disk import checkpoint_bytes, require_run
 from ..checkpoints.ledger import Ledger
+from ..checkpoints.published import forget_published, mark_published
 from ..checkpoints.retention import bound_runs
 from ..curves import curve
 from ..errors import DataError, ParamsError
 from ..hardware import resolve_device
 from ..metrics_log import MetricsLog, merged
 from ..model_card import write_model_card
-from ..models.weights import record_dtype
+from ..models.weights import n_parameters, record_dtype
 from ..params import Params
 from ..progress import StageProgress
 from ..tracking import Tracker
@@ -65,11 +67,13 @@ def run_sft(params: Params, digest: str) -> None:
     validation_file = workspace / paths.table(paths.VALIDATED, "sft", "validation")
     total_steps = steps(params, train_file, validation_file)
     scratch = workspace / paths.SCRATCH / "sft" / _state_name(digest)
+    forget_published(scratch)
     job = _write_job(params, digest, scratch, (train_file, validation_file), device, total_steps)
     bound_runs(scratch.parent, scratch, keep_others=1)
     startup_s = 0.0
     book, _ = read_book(scratch / "ledger")
     if book is None or book.finished is None:
+        require_run(scratch, checkpoint_bytes(n_parameters(paths.BASE_MODEL)), keep_newest=1)
         with Tracker(params, "sft") as tracker, StageProgress("sft", total_steps) as progress:
             progress.note("starting verl's SFT trainer")
 
@@ -155,22 +159,21 @@ def _publish(
         keep_newest=1,
     ) as ledger:
         best = ledger.restore_best()
-    rows = {step: plain(metrics) for step, metrics in merged(scratch / "metrics").items()}
-    figures = {
-        "steps": total_steps,
-        "best_step": best.step,
-        "validation_loss": -(best.entry.score or 0.0),
-        "train_loss": [row["train_loss"] for row in rows.values() if "train_loss" in row][-1],
-        "tokens": sum(row.get("tokens", 0.0) for row in rows.values()),
-        "wall_s": round(time.monotonic() - started, 2),
-        "startup_s": round(startup_s, 2),
-    }
-    with publish.publishing(paths.SFT_MODEL, {**facts, "step": best.step}) as out:
-        publish.copy_model(best.folder / "huggingface", out)
-        record_dtype(out)
-        parents = {"starting weights": paths.BASE_MODEL, "data": paths.VALIDATED}
-        write_model_card(out, "sft", params, figures, parents)
-    publish.write_text(paths.curve("sft"), curve(COLUMNS, rows))
-    publish.write_json(paths.metrics("sft"), figures)
-    # Its work is published; kept, it would be handed out again after a change of the code.
-    shutil.rmtree(scratch)
+        rows = {step: plain(metrics) for step, metrics in merged(scratch / "metrics").items()}
+        figures = {
+            "steps": total_steps,
+            "best_step": best.step,
+            "validation_loss": -(best.entry.score or 0.0),
+            "train_loss": [row["train_loss"] for row in rows.values() if "train_loss" in row][-1],
+            "tokens": sum(row.get("tokens", 0.0) for row in rows.values()),
+            "wall_s": round(time.monotonic() - started, 2),
+            "startup_s": round(startup_s, 2),
+        }
+        with publish.publishing(paths.SFT_MODEL, {**facts, "step": best.step}) as out:
+            publish.copy_model(best.folder / "huggingface", out)
+            record_dtype(out)
+            parents = {"starting weights": paths.BASE_MODEL, "data": paths.VALIDATED}
+            write_model_card(out, "sft", params, figures, parents)
+        publish.write_text(paths.curve("sft"), curve(COLUMNS, rows))
+        publish.write_json(paths.metrics("sft"), figures)
+        mark_published(scratch, ledger, best.step)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_pipeline.checkpoints import disk
+from rlhf_pipeline.checkpoints import disk, published
 from rlhf_pipeline.checkpoints.book import Entry, new_book
 from rlhf_pipeline.checkpoints.events import append_event, effective_events, mend_events, read_events
+from rlhf_pipeline.checkpoints.ledger import Ledger
 from rlhf_pipeline.checkpoints.lock import FolderLock
 from rlhf_pipeline.checkpoints.retention import bound_runs, prunable
-from rlhf_pipeline.errors import EnvironmentProblem
+from rlhf_pipeline.errors import CheckpointError, EnvironmentProblem
 
 
 def entry(step: int, score: float | None, good: bool = True) -> Entry:
@@ -88,6 +89,7 @@ def test_disk_figures_by_hand():
     # 1,000 parameters: 4 bytes of weights, 8 of Adam, 4 of the export.
     assert disk.checkpoint_bytes(1000) == 16_000
     assert disk.checkpoint_bytes(1000, exported_bytes=0) == 12_000
+    assert disk.checkpoint_bytes(1000, n_trained=0) == 8_000
     assert disk.run_bytes(16_000, keep_newest=2) == 80_000
 
 
@@ -97,6 +99,44 @@ def test_the_budget_counts_what_is_needed(tmp_path: Path):
     free = disk.free_bytes(place)
     with pytest.raises(EnvironmentProblem, match=r"^a run needs .* lower ppo\.x$"):
         disk.require_free(place, free, 1024**2, "a run", "ppo.x")
+
+
+def test_a_run_that_would_not_fit_does_not_start_and_what_it_holds_counts(tmp_path: Path):
+    run = tmp_path / "ppo" / "abc"
+    one = disk.free_bytes(tmp_path) // 5 + 2**20  # five of them do not fit
+    with pytest.raises(EnvironmentProblem, match=r"^the ppo run needs .* make room, or lower ppo\.x$"):
+        disk.require_run(run, one, keep_newest=2, key="ppo.x")
+    disk.require_run(run, one, keep_newest=1)
+    run.mkdir(parents=True)
+    with (run / "checkpoint").open("wb") as file:
+        file.truncate(5 * one)  # sparse: it holds no block
+    disk.require_run(run, one, keep_newest=2)
+
+
+def test_a_published_run_is_kept_for_the_same_code_and_one_step_of_it(tmp_path: Path, monkeypatch):
+    run = tmp_path / "abc"
+    with Ledger(run / "ledger", params_digest="d", world_size=1, keep_newest=2) as ledger:
+        for step in (1, 2, 3):
+            (ledger.begin(step) / "weights").write_text(str(step))
+            ledger.commit(step, score=1.0 / step)
+        ledger.finish("all steps done")
+        assert not published.forget_published(run), "it was never published"
+        published.mark_published(run, ledger, 1)
+        assert [entry.step for entry in ledger.book.live()] == [1]
+        assert [path.name for path in (run / "ledger").glob("global_step_*")] == ["global_step_1"]
+        assert not published.forget_published(run)
+        monkeypatch.setattr(published, "code_digest", lambda: "other code")
+        with pytest.raises(CheckpointError, match="in use by"):
+            published.forget_published(run)
+    assert published.forget_published(run)
+    assert list(tmp_path.iterdir()) == []
+    assert not published.forget_published(run)
+
+
+def test_a_deletion_that_was_interrupted_is_finished(tmp_path: Path):
+    (tmp_path / ".abc.gone" / "ledger").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    assert bound_runs(tmp_path, tmp_path / "mine", keep_others=1) == [tmp_path / ".abc.gone"]
 
 
 def test_a_full_disk_is_one_message_and_other_errors_pass():

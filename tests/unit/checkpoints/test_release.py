@@ -16,7 +16,7 @@ from rlhf_pipeline.checkpoints.lock import FolderLock
 from rlhf_pipeline.checkpoints.release import Releases
 from rlhf_pipeline.checkpoints.release_rule import compare
 from rlhf_pipeline.errors import CheckpointError
-from rlhf_pipeline.publish import publishing, verify
+from rlhf_pipeline.publish import publishing, sha256_of, verify
 
 WEIGHTS_BYTES = links.ALWAYS_COPIED_BYTES + 7
 
@@ -172,6 +172,17 @@ def test_git_commit_and_dvc_lock_are_recorded_where_they_are(releases, policy, t
     assert version.has_dvc_lock
     kept = releases.folder / "versions" / version.id / "dvc.lock"
     assert kept.read_text() == "schema: '2.0'\n"
+
+
+def test_where_and_with_which_params_a_version_was_made_is_recorded(releases, policy, tmp_path):
+    assert releases.promote(policy("first"), {}).params_sha256 is None
+    own = tmp_path / "experiments" / "long"
+    own.mkdir(parents=True)
+    (own / "params.yaml").write_text("seed: 8\n")
+    version = releases.promote(policy("second"), {}, made_in=own)
+    assert version.made_in == "experiments/long"
+    assert version.params_sha256 == sha256_of(own / "params.yaml")
+    assert (releases.folder / "versions" / version.id / "params.yaml").read_text() == "seed: 8\n"
 
 
 @pytest.mark.slow

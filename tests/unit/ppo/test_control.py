@@ -32,11 +32,13 @@ def job(folder: Path, **overrides: Any) -> Job:
         total_steps=8,
         validate_every_steps=2,
         validation_score="win_rate",
+        judge=None,
+        checkpoint_bytes=0,
     )
 
 
 def samples(*rewards: float) -> list[Sample]:
-    return [Sample(f"p{number}/0", {}, "a b c", reward) for number, reward in enumerate(rewards)]
+    return [Sample(f"p{number}/0", {}, "a b c", reward, reward) for number, reward in enumerate(rewards)]
 
 
 def save(control: RunControl, step: int, *rewards: float) -> dict[str, float]:
@@ -102,7 +104,7 @@ def test_a_killed_run_resumes_with_the_knobs_of_its_rollbacks(tmp_path: Path) ->
     assert restored is not None
     assert restored.step == 2
     assert (again.knobs, again.kl_controller.state_dict()) == expected
-    assert again.first_rewards["p0/0"] == 0.0
+    assert again.first_judged["p0/0"] == 0.0
     again.close()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rlhf_pipeline.ppo.seeds import sampling_seed
-from rlhf_pipeline.ppo.validation import Sample, keyed, rule_scores, win_scores
+from rlhf_pipeline.ppo.validation import Sample, gold_mean, judged_by, keyed, rule_scores, win_scores
 
 
 def row(text: str) -> dict[str, Any]:
@@ -46,8 +48,8 @@ def test_samples_are_paired_with_their_rows_and_padding_is_left_out() -> None:
 
 def test_win_scores_by_hand() -> None:
     samples = [
-        Sample(key, row(key), "", reward)
-        for key, reward in (("x", 2.0), ("y", 1.0), ("z", 0.5), ("new", 9.0))
+        Sample(key, row(key), "", 0.0, judged)
+        for key, judged in (("x", 2.0), ("y", 1.0), ("z", 0.5), ("new", 9.0))
     ]
     assert win_scores(samples, {"x": 1.0, "y": 1.0, "z": 1.0}) == {"x": 1.0, "y": 0.5, "z": 0.0}
 
@@ -57,9 +59,28 @@ def test_rule_scores_use_the_gold_rule() -> None:
         "Hello, dear customer. I am very sorry about this. I will trace the late parcel. Have a lovely day!"
     )
     samples = [
-        Sample("good", row("Hi, Olga here. My blue table is late."), good, 0.0),
-        Sample("bad", row("Hi, Olga here. My blue table is late."), "The", 0.0),
+        Sample("good", row("Hi, Olga here. My blue table is late."), good, 0.0, 0.0),
+        Sample("bad", row("Hi, Olga here. My blue table is late."), "The", 0.0, 0.0),
     ]
     scores = rule_scores(samples)
     assert scores["good"] == 1.0
     assert scores["bad"] < 0.1
+
+
+def test_a_held_out_judge_takes_the_place_of_the_reward_in_win_rates() -> None:
+    samples = [Sample(key, row(key), response, 5.0, 5.0) for key, response in (("x", "long"), ("y", "no"))]
+    judged = judged_by(lambda prompts, texts: [len(text) + len(prompts) for text in texts], samples)
+    assert [(sample.reward, sample.judged) for sample in judged] == [(5.0, 6.0), (5.0, 4.0)]
+    assert win_scores(judged, {"x": 5.0, "y": 5.0}) == {"x": 1.0, "y": 0.0}
+    assert judged_by(lambda prompts, texts: [], []) == []
+
+
+def test_gold_of_rollouts_is_measured_only_where_every_row_has_a_rule() -> None:
+    rows = [row("Hi, Olga here. My blue table is late.")] * 2
+    good = (
+        "Hello, dear customer. I am very sorry about this. I will trace the late parcel. Have a lovely day!"
+    )
+    bad = rule_scores([Sample("bad", rows[0], "The", 0.0, 0.0)])["bad"]
+    assert gold_mean(rows, [good, "The"]) == pytest.approx((1.0 + bad) / 2)
+    assert gold_mean([rows[0], {**rows[1], "ability": "chat"}], [good, good]) is None
+    assert gold_mean([], []) is None
