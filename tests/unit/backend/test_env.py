@@ -10,6 +10,7 @@ def test_the_cpu_job_is_told_so_and_shares_the_cores() -> None:
     env = worker_env("cpu", "/tmp/run-a", threads=2, kv_cache_gib=3)
     assert env["VERL_PLATFORM"] == "cpu"
     assert env["OMP_NUM_THREADS"] == "2"
+    assert env["TORCH_COMPILE_DISABLE"] == "1"
     assert env["VLLM_CPU_KVCACHE_SPACE"] == "3"
 
 
