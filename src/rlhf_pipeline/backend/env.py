@@ -93,6 +93,8 @@ def _cpu(threads: int, kv_cache_gib: int) -> dict[str, str]:
         # that spin while they wait, slows all of them down.
         "OMP_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",
+        # TransferQueue wants eight and says at every exchange that there are fewer cores.
+        "TQ_NUM_THREADS": "1",
         # vLLM would pin each engine's threads to the same cores, counted as if it were alone.
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         # vLLM's sampler would compile two functions in C++ at every start: 15 s, and a compiler needed.
