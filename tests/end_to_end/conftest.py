@@ -64,6 +64,8 @@ def environment() -> dict[str, str]:
         "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
         "HF_HUB_OFFLINE": "1",
         "DVC_NO_ANALYTICS": "1",
+        # Another Ray's address in the user's shell is not ours to join.
+        "RAY_ADDRESS": "127.0.0.1:1",
     }
 
 

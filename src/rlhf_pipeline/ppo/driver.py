@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from .job import FORWARDED_VARIABLE, Job
+from .overrides import LOCAL_RAY
 
 
 def main() -> int:
@@ -39,7 +40,7 @@ def start_ray(config: Any) -> None:
     runtime_env = get_ppo_ray_runtime_env(config)
     variables = runtime_env.setdefault("env_vars", {})
     variables["TRANSFER_QUEUE_ENABLE"] = "1"
-    if config.ray_kwargs.ray_init.get("address") is not None:
+    if config.ray_kwargs.ray_init.address != LOCAL_RAY:
         # The workers of a cluster that runs already inherit its environment, not this process's.
         names = os.environ[FORWARDED_VARIABLE].split(",")
         variables |= {name: os.environ[name] for name in names}

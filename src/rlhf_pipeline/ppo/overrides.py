@@ -19,6 +19,7 @@ KL_ESTIMATORS = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
 AGENT_LOOP = "rlhf_single_turn"
 TOOL_AGENT_LOOP = "rlhf_tool"
 TRAINER_MODE = "rlhf_sync"
+LOCAL_RAY = "local"
 
 EXTRA_KEYS = frozenset(
     {
@@ -343,9 +344,9 @@ def _trainer(params: Params, paths: RunPaths, device: str, total_steps: int) -> 
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1 if device == "cpu" else 4,
         "ray_kwargs.ray_init.include_dashboard": False,
     }
-    if hardware.ray_address:
-        keys["ray_kwargs.ray_init.address"] = hardware.ray_address
-    else:
+    # "local" starts a Ray of the run's own, also where RAY_ADDRESS or another run names one.
+    keys["ray_kwargs.ray_init.address"] = hardware.ray_address or LOCAL_RAY
+    if not hardware.ray_address:
         # Logical slots: with few of them Ray waits for ever for TransferQueue's actors.
         keys["ray_kwargs.ray_init.num_cpus"] = 32 if device == "cpu" else 32 + 16 * hardware.n_gpus_per_node
         if device == "cpu":

@@ -102,6 +102,15 @@ def test_the_reward_servers_length_is_bounded_by_its_model() -> None:
     assert verl_config(params, PATHS, "cpu", 10, 5, reward_positions=10 * longest)[name] == longest
 
 
+def test_a_ray_of_the_runs_own_unless_an_address_is_given() -> None:
+    own = keys()
+    assert own["ray_kwargs.ray_init.address"] == "local"
+    assert own["ray_kwargs.ray_init.num_gpus"] == 1
+    joined = keys(hardware__ray_address="10.0.0.1:6379")
+    assert joined["ray_kwargs.ray_init.address"] == "10.0.0.1:6379"
+    assert "ray_kwargs.ray_init.num_cpus" not in joined
+
+
 def test_overrides_win() -> None:
     found = keys(ppo__verl_overrides={"algorithm.gamma": 0.5})
     assert found["algorithm.gamma"] == 0.5
