@@ -152,6 +152,11 @@ def _in_sft_validation(module: Any, step: int | None) -> None:
     _wrap(module.Tracking, "log", lambda _, data, step, **rest: die() if "val/loss" in data else None, None)
 
 
+def _in_reward_save(module: Any, step: int | None) -> None:
+    """Dies when the weights of a checkpoint are on the disk and its optimiser is not."""
+    _wrap(module.Trainer, "_save_optimizer_and_scheduler", lambda *_: die(), None)
+
+
 def _in_reward_validation(module: Any, step: int | None) -> None:
     """Dies when the held-out pairs are scored and the step is not saved yet."""
     _wrap(module.Trainer, "evaluate", None, lambda *_, **__: die())
@@ -227,6 +232,7 @@ POINTS: dict[str, tuple[str, Callable[..., None]]] = {
     "after_pointer": (LEDGER, _after_pointer),
     "in_validation": (CONTROL, _in_validation),
     "in_sft_validation": ("verl.utils.tracking", _in_sft_validation),
+    "in_reward_save": ("transformers.trainer", _in_reward_save),
     "in_reward_validation": ("transformers.trainer", _in_reward_validation),
     "nan": (CONTROL, _nan),
     "rollback_chosen": (LEDGER, _rollback_chosen),
