@@ -3,6 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV ?= .venv
 NAME ?= tiny-cpu
+SWEEP ?= kl
 export PROMPT ?=
 PY := $(VENV)/bin/python
 TESTS := -m "not long and not gpu"
@@ -22,6 +23,8 @@ demo: setup           ## the whole pipeline, from data to the aligned policy and
 	$(PY) -m flows.train
 demo-controls: setup  ## the same with shuffled preference labels and without KL: what must not work does not
 	$(PY) -m scripts.controls
+sweep: setup          ## make sweep SWEEP=kl: run presets/sweeps/kl.yaml through DVC's queue and compare
+	$(PY) -m scripts.sweep $(SWEEP)
 test: lint            ## lint, then every test that needs no GPU, the fast ones first
 	$(PY) -m pytest $(TESTS) tests/unit tests/contract tests/flows tests/faults tests/end_to_end
 test-long: setup      ## minutes of real training on two workers and two nodes; the browser walk
@@ -52,4 +55,4 @@ clean:                ## remove models, reports, logs and scratch (DVC's cache, 
 help:
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-.PHONY: demo demo-controls test test-long lint preset chat ui params-docs bench-data faults lock gpu-env setup clean help
+.PHONY: demo demo-controls sweep test test-long lint preset chat ui params-docs bench-data faults lock gpu-env setup clean help

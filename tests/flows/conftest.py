@@ -34,7 +34,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("config", ".gitignore"):
         shutil.copy(ROOT / ".dvc" / name, folder / ".dvc" / name)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "prepared", "validated")
-    for name in ("src", "flows", "data", "presets"):
+    for name in ("src", "flows", "scripts", "data", "presets"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     stages = folder / "stages"
     stages.mkdir()
