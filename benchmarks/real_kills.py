@@ -1,4 +1,4 @@
-"""Kills one real run of a stage and looks at what is left: the mechanics behind `python -m benchmarks.faults`.
+"""Kills one real run of a stage and looks at what is left; `python -m benchmarks.faults` does it in series.
 
 A kill is either put in place inside the run (tests/faults/inject: SIGKILL at a named moment) or comes from
 outside, to one of the run's processes while it trains. Nothing of the product is replaced.
@@ -224,7 +224,7 @@ VICTIMS: dict[str, Callable[[subprocess.Popen[bytes]], list[int]]] = {
 
 
 def _wait_for_end(folder: Path, session: int) -> list[str]:
-    """What still runs in the workspace after ENDING_S, in words; ended here, so that the next kill is clean."""
+    """What still runs in the workspace after ENDING_S, in words; ended for the next kill's sake."""
     deadline = time.monotonic() + ENDING_S
     while (living := _living(folder, session)) and time.monotonic() < deadline:
         time.sleep(0.2)

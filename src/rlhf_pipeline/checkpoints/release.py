@@ -96,7 +96,7 @@ class Releases:
             policy: a published folder with its manifest, such as models/policy. It is only read.
             metrics: flat figures to show beside the version; values that are not finite are left out.
             scores_by_prompt: kept beside it.
-            made_in: workspace whose params.yaml, dvc.lock and git commit are recorded; this one when left out.
+            made_in: workspace whose params.yaml, dvc.lock and git commit are recorded; default: this one.
 
         Raises:
             CheckpointError: the folder does not match its manifest, or another process holds the releases.

@@ -23,11 +23,12 @@ from ..guards.texts import rollout_repetition
 from .control import RunControl
 from .job import EVENT_MARK, Job
 from .overrides import TRAINER_MODE
+from .position import load_position, save_position
 from .validation import gold_mean, judged_by, keyed
 from .workers import CriticWorker, PolicyWorker
 
 POLL_INTERVAL_S = 0.02
-DATA_POSITION = "data.pt"
+DATA_POSITION = "data.json"
 TEXTS_WATCHED = 256
 """Responses of each step that are read for repetition and scored by the gold rule."""
 ROW = ("data_source", "ability", "reward_model", "extra_info", "raw_prompt")
@@ -202,7 +203,7 @@ class RLHFTrainer(PPOTrainerSync):
         self.actor_rollout_wg.save_checkpoint(str(folder / "actor"), None, step, max_ckpt_to_keep=None)
         if self.use_critic:
             self.critic_wg.save_checkpoint(str(folder / "critic"), None, step, max_ckpt_to_keep=None)
-        torch.save(self.train_dataloader.state_dict(), folder / DATA_POSITION)
+        save_position(folder / DATA_POSITION, self.train_dataloader.state_dict())
         self.control.commit(step)
 
     def _load_checkpoint(self) -> None:
@@ -220,9 +221,7 @@ class RLHFTrainer(PPOTrainerSync):
     def _restore(self, restored: Restored) -> None:
         """Go on from a verified step: models, optimisers, schedulers, RNG, data position."""
         self._load_models(restored)
-        # verl's loader state is a pickle; the folder's manifest was verified before it came here.
-        position = torch.load(restored.folder / DATA_POSITION, weights_only=False)
-        self.train_dataloader.load_state_dict(position)
+        self.train_dataloader.load_state_dict(load_position(restored.folder / DATA_POSITION))
         self.train_dataloader_it = None
         self.global_steps = restored.step
 
