@@ -1,11 +1,11 @@
 """The long fault suite: real kills in real runs of SFT, reward model and PPO; prints what each one cost.
 
-    python -m benchmarks.faults [--folder FOLDER] [--only sft] [--first 0] [--count 99]
+    python -m benchmarks.faults [--folder FOLDER] [--only sft] [--minutes 8]
 
 A clone of the repository is made in FOLDER and its stages up to the reward model are run, reduced. Each
 chain is one run that is killed again and again: every start goes on from what the kill before it left. At
 the end it must have published what a run without kills publishes. Results are kept in
-FOLDER/faults.jsonl, so a chain can be done in pieces. About half an hour on two cores.
+FOLDER/faults.jsonl, so the suite can be done in pieces. About half an hour on two cores.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,22 +114,25 @@ PLANS: dict[str, tuple[str, list[Kill]]] = {
     ),
 }
 """Chain -> stage, and its kills in order."""
+COMPARED = {"sft": ["whole"], "reward_model": ["whole"], "ppo": ["whole", "again"]}
+"""Runs without kills that a chain is compared with; a rollback changes the course of its own."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
     parser.add_argument("--folder", type=Path, help="where to work and keep results; a new one if left out")
     parser.add_argument("--only", choices=PLANS, action="append", help="chains to run; all if left out")
-    parser.add_argument("--first", type=int, default=0, help="number of the first kill of a chain")
-    parser.add_argument("--count", type=int, default=99, help="kills of a chain to try")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin nothing after so many minutes")
     parser.add_argument("--table", action="store_true", help="only print the results so far")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    deadline = time.monotonic() + 60 * given.minutes
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="faults-"))).resolve()
     if not given.table:
         prepare(folder)
         for chain in given.only or PLANS:
-            run_chain(folder, chain, given.first, given.count)
-    print_results(folder / "faults.jsonl")
+            run_chain(folder, chain, deadline)
+    print_results(folder)
     return 0
 
 
@@ -153,22 +158,30 @@ def prepare(folder: Path) -> None:
     subprocess.run(command, cwd=base, env=environment(base), check=True)
 
 
-def run_chain(folder: Path, chain: str, first: int, count: int) -> None:
-    """Kills `first` to `first + count` of a chain; after the last of all, the run to its end."""
+def run_chain(folder: Path, chain: str, deadline: float) -> None:
+    """The kills of a chain that were not tried yet, and after the last of them the run to its end."""
     stage, plans = PLANS[chain]
     place = folder / chain
-    if first == 0:
+    done = [entry for entry in notes_in(folder) if entry["chain"] == chain]
+    if not done:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(folder / "base", place, symlinks=True)
         shutil.rmtree(place / paths.SCRATCH / stage, ignore_errors=True)
-    for number, plan in list(enumerate(plans))[first : first + count]:
+        shutil.rmtree(place / OUTPUTS[stage], ignore_errors=True)
+    for number, plan in enumerate(plans):
+        if any(entry.get("kill") == number for entry in done):
+            continue
+        if time.monotonic() > deadline:
+            return
         expected, starts = newest(ledger_of(place, stage)), len(resumed_at(place, stage))
         left = kill(place, stage, plan)
         note(folder, {"chain": chain, "kill": number, **json.loads(to_json(left))})
         judge_start(folder, chain, place, expected, starts)
         print(f"{chain}: {plan.point}: {left}", flush=True)
-    if first + count >= len(plans):
+    if time.monotonic() < deadline and not any("end" in entry for entry in done):
         finish(folder, chain, place)
+    if time.monotonic() < deadline and chain in COMPARED:
+        compare(folder, chain, place, deadline)
 
 
 def judge_start(folder: Path, chain: str, place: Path, expected: int | None, starts: int) -> None:
@@ -187,28 +200,35 @@ def judge_start(folder: Path, chain: str, place: Path, expected: int | None, sta
 
 
 def finish(folder: Path, chain: str, place: Path) -> None:
-    """Let the killed run end, and compare it with runs that were never killed."""
+    """Let the killed run end, as the same command does."""
     stage, _ = PLANS[chain]
     expected, starts = newest(ledger_of(place, stage)), len(resumed_at(place, stage))
     code = start(place, stage).wait()
     judge_start(folder, chain, place, expected, starts)
     note(folder, {"chain": chain, "end": code, "published": publish.verify(place / OUTPUTS[stage])["step"]})
-    if chain == "ppo-rollback":
-        return
-    whole = []
-    for name in ("whole", "again") if stage == "ppo" else ("whole",):
+
+
+def compare(folder: Path, chain: str, place: Path, deadline: float) -> None:
+    """Compare the killed run with runs that were never killed, and those with one another."""
+    stage, _ = PLANS[chain]
+    for name in COMPARED[chain]:
         other = folder / f"{chain}-{name}"
-        if not (other / OUTPUTS[stage]).is_dir() or ledger_of(other, stage) is None:
-            shutil.rmtree(other, ignore_errors=True)
-            shutil.copytree(folder / "base", other, symlinks=True)
-            shutil.rmtree(other / paths.SCRATCH / stage, ignore_errors=True)
-            assert start(other, stage).wait() == 0
-        whole.append(other)
-    pairs = [("killed against whole", place, whole[0])]
-    if len(whole) > 1:
-        pairs.append(("whole against whole", whole[1], whole[0]))
-    for name, one, two in pairs:
-        note(folder, {"chain": chain, "compared": name, **difference(one, two, stage)})
+        if (other / "ended").exists() or time.monotonic() > deadline:
+            continue
+        shutil.rmtree(other, ignore_errors=True)
+        shutil.copytree(folder / "base", other, symlinks=True)
+        shutil.rmtree(other / paths.SCRATCH / stage, ignore_errors=True)
+        assert start(other, stage).wait() == 0
+        (other / "ended").touch()
+    others = [folder / f"{chain}-{name}" for name in COMPARED[chain]]
+    if not all((other / "ended").exists() for other in others):
+        return
+    note(folder, {"chain": chain, "compared": "killed with whole", **difference(place, others[0], stage)})
+    if len(others) > 1:
+        note(
+            folder,
+            {"chain": chain, "compared": "whole with whole", **difference(others[1], others[0], stage)},
+        )
 
 
 def difference(one: Path, two: Path, stage: str) -> dict[str, Any]:
@@ -249,27 +269,36 @@ def rollouts(one: Path, two: Path) -> dict[str, int]:
     return same
 
 
+def notes_in(folder: Path) -> list[dict[str, Any]]:
+    """What was noted so far."""
+    file = folder / "faults.jsonl"
+    return (
+        [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+    )
+
+
 def note(folder: Path, facts: dict[str, Any]) -> None:
     with (folder / "faults.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(facts) + "\n")
 
 
-def print_results(file: Path) -> None:
+def print_results(folder: Path) -> None:
     """The table, and one line for each comparison; the same as JSON in benchmarks/results/faults.json."""
-    notes = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    notes = notes_in(folder)
     print(f"{'stage':13}{'kill point':46}{'tried':>6}{'resumed':>9}{'lost':>6}{'orphans':>9}{'half':>6}")
     total: dict[str, int] = defaultdict(int)
     for row in rows(notes):
         total = {name: total.get(name, 0) + row[name] for name in NUMBERS}
-        print(
-            f"{row['stage']:13}{row['point']:46}"
-            + "".join(f"{row[name]:>{w}}" for name, w in NUMBERS.items())
-        )
-    print(f"{'all':13}{'':46}" + "".join(f"{total[name]:>{w}}" for name, w in NUMBERS.items()))
+        print_row(row["stage"], row["point"], row)
+    print_row("all", "", total)
     rest = [entry for entry in notes if "compared" in entry or "end" in entry]
     for entry in rest:
         print(json.dumps(entry))
     write_json(ROOT / "benchmarks" / "results" / "faults.json", {"kills": list(rows(notes)), "ends": rest})
+
+
+def print_row(stage: str, point: str, row: Mapping[str, int]) -> None:
+    print(f"{stage:13}{point:46}" + "".join(f"{row[name]:>{width}}" for name, width in NUMBERS.items()))
 
 
 NUMBERS = {"tried": 6, "resumed": 9, "lost": 6, "orphans": 9, "half": 6}

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -115,17 +114,19 @@ def kill(folder: Path, stage: str, plan: Kill) -> Left:
     known = before.book.live() if before is not None else []
     process = start(folder, stage, plan.command, plan.fault.format(next=(newest(before) or 0) + 1))
     killed = True
-    if plan.victim:
-        killed = _strike(process, folder, stage, plan.victim)
     try:
+        if plan.victim:
+            killed = _strike(process, folder, stage, plan.victim)
         code = process.wait(RUN_S)
     except subprocess.TimeoutExpired:
         print(f"{stage}: {plan.point}: the run hangs after the kill", flush=True)
-        process.kill()
-        code = process.wait()
-        killed = False
+        killed, code = False, 1
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
     if plan.fault:
-        killed = code != 0
+        killed = killed and code != 0
     left = _wait_for_end(folder, process.pid)
     after = ledger_of(folder, stage)
     return Left(
@@ -284,8 +285,3 @@ def resumed_at(folder: Path, stage: str) -> list[int]:
 
 def to_json(left: Left) -> str:
     return json.dumps(asdict(left))
-
-
-def from_json(line: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(line)
-    return found
