@@ -1,7 +1,7 @@
 """How fast the data gate is, and how much memory it takes: `python -m benchmarks.data [rows ...]`.
 
 For each size, preference pairs of about 1 kB are made and measured, every measurement in a process of
-its own: a bare pyarrow scan with lengths, the basic suite beside it, and the slower suites. Prints a
+its own: a bare pyarrow scan with lengths, the basic suites beside it, and the slower ones. Prints a
 table and writes benchmarks/results/data.json. Made text only; nothing here judges real data.
 """
 
@@ -28,9 +28,8 @@ from rlhf_pipeline.data.chat import ChatTokenizer
 from rlhf_pipeline.models.tokenizer import make_tokenizer
 
 SIZES = (100_000, 1_000_000, 10_000_000)
-MOST_ROWS = {"tokens": 100_000}
-"""The largest size at which a measure is taken, where it is not `OTHERS_MOST_ROWS`; scan and basic always."""
-OTHERS_MOST_ROWS = 1_000_000
+TOKENS_MOST_ROWS = 100_000
+"""The largest size at which tokens are counted: minutes per million rows, at a speed that stays."""
 RESULTS = Path("benchmarks/results/data.json")
 TURNS = 3
 BATCH_ROWS = 50_000
@@ -58,31 +57,29 @@ def main(arguments: list[str]) -> int:
 
 
 def _measured(prepared: Path, size: int) -> dict[str, dict[str, float]]:
-    """Every wanted measure; scan and basic in turns, the best time and the largest peak of each."""
+    """Every measure; those to be compared in turns, the best time and the largest peak of each."""
+    in_turns = ["scan", "basic"] * TURNS
+    if size <= TOKENS_MOST_ROWS:
+        in_turns += ["raw encode", "tokens"] * TURNS
     found: dict[str, dict[str, float]] = {}
-    for name in ["scan", "basic"] * TURNS:
+    for name in in_turns:
         one = _in_child(name, prepared, size)
         best = found.setdefault(name, one)
         best["seconds"] = min(best["seconds"], one["seconds"])
         best["peak_mb"] = max(best["peak_mb"], one["peak_mb"])
-    others = [name for name in MEASURES if name not in found and _is_wanted(name, size)]
+    others = [name for name in MEASURES if name not in ("scan", "basic", "raw encode", "tokens")]
     return found | {name: _in_child(name, prepared, size) for name in others}
-
-
-def _is_wanted(name: str, size: int) -> bool:
-    return size <= MOST_ROWS.get(name, OTHERS_MOST_ROWS)
 
 
 def _row(name: str, size: int, measured: dict[str, dict[str, float]]) -> dict[str, float | str]:
     one = measured[name]
-    rows_per_s = size / one["seconds"]
-    yardstick = one.get("yardstick_seconds", measured["scan"]["seconds"])
+    yardstick = "raw encode" if name in ("raw encode", "tokens") else "scan"
     return {
         "rows": size,
         "measure": name,
-        "rows_per_s": round(rows_per_s),
-        "ratio": round(yardstick / one["seconds"], 3),
-        "yardstick": "raw encode_batch" if name == "tokens" else "bare scan",
+        "rows_per_s": round(size / one["seconds"]),
+        "ratio": round(measured[yardstick]["seconds"] / one["seconds"], 2),
+        "yardstick": yardstick,
         "peak_mb": round(one["peak_mb"]),
     }
 
@@ -90,7 +87,7 @@ def _row(name: str, size: int, measured: dict[str, dict[str, float]]) -> dict[st
 def _line(row: dict[str, float | str]) -> str:
     return (
         f"{row['rows']:>12,} rows  {row['measure']:<16} {row['rows_per_s']:>12,} rows/s"
-        f"  {row['ratio']:>6} of {row['yardstick']:<16} {row['peak_mb']:>6,} MB peak"
+        f"  {row['ratio']:>6} of {row['yardstick']:<10} {row['peak_mb']:>6,} MB peak"
     )
 
 
@@ -101,7 +98,7 @@ def _in_child(name: str, prepared: Path, size: int) -> dict[str, float]:
 
 
 def make_prepared(folder: Path, n_rows: int) -> None:
-    """Write prepared tables whose preferences hold `n_rows` training pairs of about 1 kB."""
+    """Write prepared tables whose preferences hold `n_rows` pairs of about 1 kB, all splits together."""
     rng = np.random.default_rng(0)
     words = np.array([f"{a}{b}" for a in ("ba", "ce", "di", "fo", "gu", "la", "me", "ni") for b in "nrstlm"])
     pool = pa.array(
@@ -114,7 +111,7 @@ def make_prepared(folder: Path, n_rows: int) -> None:
             *parts, pc.cast(pa.array(np.arange(first, first + rows)), pa.string()), ""
         )
 
-    sizes = {"train": n_rows, "validation": 1_000, "test": 1_000}
+    sizes = {"train": n_rows - 2_000, "validation": 1_000, "test": 1_000}
     first = 0
     for table in paths.TABLES:
         for split in paths.SPLITS:
@@ -140,8 +137,7 @@ def _pairs(first: int, rows: int, text: Callable[[int, int, int], pa.Array]) -> 
 
 
 def _batches(prepared: Path) -> Iterable[pa.RecordBatch]:
-    scanner = ds.dataset(paths.table(prepared, "preferences", "train")).scanner(columns=TEXT_COLUMNS)
-    return scanner.to_batches()
+    return ds.dataset(prepared / "preferences").scanner(columns=TEXT_COLUMNS).to_batches()
 
 
 def scan(prepared: Path, scratch: Path) -> dict[str, float]:
@@ -157,20 +153,25 @@ def scan(prepared: Path, scratch: Path) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "text_bytes": total}
 
 
-def suite(name: str) -> Callable[[Path, Path], dict[str, float]]:
-    """A measurement of one suite of the gate over the preferences."""
+def suite(*names: str) -> Callable[[Path, Path], dict[str, float]]:
+    """A measurement of suites of the gate over the preferences, the facts they need included."""
 
     def measure(prepared: Path, scratch: Path) -> dict[str, float]:
-        from rlhf_pipeline.data.gate import facts, relations, run, suites
+        from rlhf_pipeline.data.gate import encoding, facts, files, relations, run, suites
         from rlhf_pipeline.data.validate import MEMORY_GIB
         from rlhf_pipeline.params.load import load
 
         section = load().validate_data.model_copy(update={"tables": ["preferences"]})
         budgets, chat = suites.Budgets(512, 512), ChatTokenizer(prepared / TOKENIZER)
-        wanted = {name: suites.suites(section, budgets, chat, False)[name]}
-        gate = run.Gate(relations.relations(prepared), scratch, MEMORY_GIB)
+        found = suites.schema_suite(section) | suites.encoding_suite(section)
+        found |= suites.suites(section, budgets, chat, False)
+        wanted = {name: found[name] for name in names}
+        views = {files.NAME: files.relation(prepared)} | relations.relations(prepared)
+        gate = run.Gate(views, scratch, MEMORY_GIB)
         start = time.perf_counter()
-        tables = {one.table for one in wanted[name]}
+        tables = {one.table for expectations in wanted.values() for one in expectations}
+        if encoding.NAME in tables:
+            gate.engine.add(encoding.NAME, encoding.find(gate.engine, prepared))
         facts.make(gate.engine, tables, prepared, section, budgets, chat, scratch)
         outcome = gate.run(wanted)
         seconds = time.perf_counter() - start
@@ -181,34 +182,33 @@ def suite(name: str) -> Callable[[Path, Path], dict[str, float]]:
     return measure
 
 
-def tokens(prepared: Path, scratch: Path) -> dict[str, float]:
-    """Token facts, batch by batch in turns with encode_batch_fast of the same texts already in memory."""
-    from rlhf_pipeline.data.gate.tokens import BATCH_ROWS, COLUMNS, facts_of
+def raw_encode(prepared: Path, scratch: Path) -> dict[str, float]:
+    """The yardstick of tokens: encode_batch_fast of the rendered texts, reading and rendering not timed."""
+    from rlhf_pipeline.data.gate.tokens import BATCH_ROWS, COLUMNS
 
     chat = ChatTokenizer(prepared / TOKENIZER)
-    seconds = raw = 0.0
-    file = pq.ParquetFile(paths.table(prepared, "preferences", "train"))
-    for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=COLUMNS["preferences"]):
+    seconds = 0.0
+    files = ds.dataset(prepared / "preferences")
+    for batch in files.scanner(columns=COLUMNS["preferences"], batch_size=BATCH_ROWS).to_batches():
         columns = batch.to_pydict()
         prompts = [chat.render(messages, True) for messages in columns["prompt"]]
         start = time.perf_counter()
         for texts in (prompts, columns["chosen"], columns["rejected"]):
             chat.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        middle = time.perf_counter()
-        facts_of(chat, "preferences", batch, 512)
-        raw, seconds = raw + middle - start, seconds + time.perf_counter() - middle
-    return {"seconds": seconds, "yardstick_seconds": raw}
+        seconds += time.perf_counter() - start
+    return {"seconds": seconds}
 
 
 MEASURES: dict[str, Callable[[Path, Path], dict[str, float]]] = {
     "scan": scan,
-    "basic": suite("preferences"),
+    "basic": suite("files", "encoding", "preferences"),
     "text": suite("text"),
     "splits": suite("splits"),
     "personal data": suite("personal data"),
     "scripts": suite("scripts"),
     "near duplicates": suite("near duplicates"),
-    "tokens": tokens,
+    "raw encode": raw_encode,
+    "tokens": suite("tokens"),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 DEFAULT_SEVERITY: dict[str, Literal["error", "warn"]] = {
     "expect_schema": "error",
+    "expect_valid_utf8": "error",
     "expect_enough_training_rows": "error",
     "expect_rows_in_every_split": "error",
     "expect_no_dominant_source": "warn",
@@ -40,3 +41,5 @@ DEFAULT_SEVERITY: dict[str, Literal["error", "warn"]] = {
     "expect_responses_in_the_prompts_script": "warn",
     "expect_expected_scripts": "warn",
 }
+UNCONDITIONAL = ("expect_schema", "expect_valid_utf8")
+"""Never relaxed: where they do not hold, nothing else can be evaluated."""

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from .. import paths, publish
 from ..errors import DataError
 from ..params.root import Params
 from .chat import ChatTokenizer
+from .expectation_names import UNCONDITIONAL
 
 if TYPE_CHECKING:
     from .gate.facts import Made
@@ -70,7 +69,8 @@ def validate(params: Params, prepared: Path, model: Path, facts: Mapping[str, An
         if not remaining:
             _publish_tables(published, facts)
     if remaining:
-        raise DataError(_refusal(remaining, section.on_error))
+        helps = section.on_error == "stop" and quarantine.quarantinable(remaining)
+        raise DataError(_refusal(remaining, helps))
     own = {suite: speed for suite in OWN_SPEED if (speed := outcome.speed(suite))}
     said = _said(outcome.warned, rows_shown=1)
     return Verdict(len(outcome.findings), said, quarantined, made.speeds | own)
@@ -86,7 +86,7 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 def _judged(params: Params, prepared: Path, chat: ChatTokenizer, scratch: Path) -> tuple[Gate, Outcome, Made]:
     """The gate over the prepared tables, what it found, and what came with the facts it needed."""
-    from .gate import facts, files, relations, run, suites
+    from .gate import encoding, facts, files, relations, run, suites
 
     section = params.validate_data
     budgets = suites.Budgets(params.data.max_prompt_tokens, params.data.max_response_tokens)
@@ -96,27 +96,17 @@ def _judged(params: Params, prepared: Path, chat: ChatTokenizer, scratch: Path) 
         return gate, outcome, facts.Made()
     for name, select in relations.relations(prepared).items():
         gate.engine.add(name, select)
+    gate.engine.add(encoding.NAME, encoding.find(gate.engine, prepared))
+    outcome.extend(gate.run(suites.encoding_suite(section)))
+    if outcome.failed:
+        return gate, outcome, facts.Made()
     wanted = suites.suites(section, budgets, chat, facts.has_benchmarks(prepared))
     names = {one.table for expectations in wanted.values() for one in expectations}
-    try:
-        made = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
-    except (UnicodeDecodeError, duckdb.Error):
-        _refuse_invalid_text(prepared)
-        raise
     if not wanted:
         raise DataError("no expectation is left: validate_data.checks switches every one of them off")
+    made = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
     outcome.extend(gate.run(wanted))
-    if any(one.exception for one in outcome.findings):
-        _refuse_invalid_text(prepared)
     return gate, outcome, made
-
-
-def _refuse_invalid_text(prepared: Path) -> None:
-    """Reads everything, so it is called only when something could not be read."""
-    from .gate import files
-
-    if place := files.invalid_text(prepared):
-        raise DataError(place) from None
 
 
 def _publish_tables(source: Path, facts: Mapping[str, Any]) -> None:
@@ -133,16 +123,18 @@ def _said(findings: list[Finding], rows_shown: int) -> list[str]:
     return ["\n".join(lines(one, rows_shown)) for one in findings]
 
 
-def _refusal(failed: list[Finding], on_error: str) -> str:
+def _refusal(failed: list[Finding], quarantine_helps: bool) -> str:
     way_out = (
         "validate_data.on_error: quarantine takes such rows out"
-        if on_error == "stop"
+        if quarantine_helps
         else "taking the offending rows out does not mend this"
     )
+    if not any(one.name in UNCONDITIONAL for one in failed):
+        way_out += "; validate_data.checks sets an expectation to warn or off"
     return (
         f"the data does not pass: {len(failed)} expectation{'s' if len(failed) > 1 else ''} failed\n"
         + "\n".join(_said(failed, rows_shown=2))
         + f"\n  offending rows: {paths.DATA_REPORT}/offending_rows.csv"
         + f"\n  Data Docs: {paths.DATA_REPORT}/{DOCS}/index.html"
-        + f"\n  {way_out}; validate_data.checks sets an expectation to warn or off"
+        + f"\n  {way_out}"
     )

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlhf_pipeline import paths, publish, records
-from rlhf_pipeline.data.expectation_names import DEFAULT_SEVERITY
+from rlhf_pipeline.data.expectation_names import DEFAULT_SEVERITY, UNCONDITIONAL
 from rlhf_pipeline.data.validate import Verdict, validate
-from rlhf_pipeline.errors import DataError
+from rlhf_pipeline.errors import DataError, ParamsError
 
 from .made import Row, model, params, preference, prepared
 
@@ -147,9 +147,16 @@ def test_markup_in_the_data_is_shown_not_obeyed() -> None:
 
 
 def test_switching_everything_off_is_refused() -> None:
+    names = [name for name in DEFAULT_SEVERITY if name not in UNCONDITIONAL]
     with pytest.raises(DataError, match="no expectation is left"):
-        run(GOOD, validate_data__checks=dict.fromkeys(DEFAULT_SEVERITY, "off"))
+        run(GOOD, validate_data__checks=dict.fromkeys(names, "off"))
     assert not paths.VALIDATED.exists()
+
+
+@pytest.mark.parametrize("name", UNCONDITIONAL)
+def test_what_all_others_rest_on_cannot_be_relaxed(name: str) -> None:
+    with pytest.raises(ParamsError, match=rf"validate_data\.checks\.{name}: cannot be relaxed"):
+        run(GOOD, validate_data__checks={name: "warn"})
 
 
 def test_a_missing_or_damaged_file_is_named() -> None:
@@ -170,27 +177,30 @@ def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
         validate(params(), tables, tmp_path / "nowhere", FACTS)
 
 
-def test_text_that_is_not_utf8_is_located() -> None:
+@pytest.mark.parametrize("on_error", ["stop", "quarantine"])
+@pytest.mark.parametrize("broken", [b"caf\xe9", b"\xed\xa0\x80", b"\xc0\x80"])
+def test_text_that_is_not_utf8_is_located(on_error: str, broken: bytes) -> None:
     tables = prepared(paths.PREPARED, GOOD)
     path = paths.table(tables, "preferences", "train")
     table = pq.read_table(path)
-    broken = pa.array([b"fine", b"caf\xe9"], pa.binary()).view(pa.string())
-    pq.write_table(
-        table.set_column(
-            table.schema.get_field_index("rejected"), records.PREFERENCES.field("rejected"), broken
-        ),
-        path,
-    )
-    with pytest.raises(
-        DataError, match=r"preferences/train\.parquet, row 1: column 'rejected' is not valid UTF-8"
-    ):
-        validate(params(), tables, model(paths.BASE_MODEL), FACTS)
+    column = pa.array([b"fine", broken], pa.binary()).view(pa.string())
+    at = table.schema.get_field_index("rejected")
+    pq.write_table(table.set_column(at, records.PREFERENCES.field("rejected"), column), path)
+    with pytest.raises(DataError) as caught:
+        validate(params(validate_data__on_error=on_error), tables, model(paths.BASE_MODEL), FACTS)
+    message = str(caught.value)
+    assert "encoding: expect_valid_utf8 [error]: 1 of 12 rows" in message
+    assert "preferences/train row 1" in message
+    assert "rejected is not valid UTF-8" in message
+    assert "does not mend this" in message
+    assert not paths.VALIDATED.exists()
 
 
-def test_a_wrong_schema_stops_before_anything_else() -> None:
+@pytest.mark.parametrize("on_error", ["stop", "quarantine"])
+def test_a_wrong_schema_stops_before_anything_else(on_error: str) -> None:
     schema = records.SFT.remove(records.SFT.get_field_index("source"))
     tables = prepared(paths.PREPARED, GOOD, sft=schema)
     with pytest.raises(
         DataError, match=r"files: expect_schema \[error\]: 3 of 9 rows(.|\n)*column source is missing"
     ):
-        validate(params(), tables, model(paths.BASE_MODEL), FACTS)
+        validate(params(validate_data__on_error=on_error), tables, model(paths.BASE_MODEL), FACTS)

@@ -19,6 +19,8 @@ from . import gx
 
 MACROS = (r"normalised(t) AS trim(regexp_replace(lower(t), '[^\p{L}\p{N}]+', ' ', 'g'))",)
 """SQL functions that conditions may use."""
+GROUPING = ("DISTINCT", "histogram(")
+"""What marks an aggregate that the planner computes by grouping."""
 
 
 class RelationsBatch(gx.BatchData):
@@ -62,14 +64,15 @@ class DuckDBEngine(gx.ExecutionEngine):
         return RelationsBatch(self, self.relations), gx.BatchMarkers({"ge_load_time": now})
 
     def resolve_metric_bundle(self, metric_fn_bundle: Iterable[Any]) -> dict[Any, Any]:
-        """The values of all aggregate expressions: one scan per relation, and one more for distinct counts.
+        """The values of all aggregate expressions: a scan per relation, and one more for those that group.
 
-        Together in one SELECT the planner would materialise the texts for the distinct counts, which
-        costs twice the time of both scans and all the memory there is.
+        Together in one SELECT the planner would materialise the texts for the grouping, which costs
+        twice the time of both scans and all the memory there is.
         """
         scans: dict[tuple[str, bool], list[Any]] = defaultdict(list)
         for entry in metric_fn_bundle:
-            scans[entry.compute_domain_kwargs["table"], "DISTINCT" in entry.metric_fn].append(entry)
+            groups = any(word in entry.metric_fn for word in GROUPING)
+            scans[entry.compute_domain_kwargs["table"], groups].append(entry)
         resolved: dict[Any, Any] = {}
         for (relation, _), entries in scans.items():
             values = self.row(f'SELECT {", ".join(entry.metric_fn for entry in entries)} FROM "{relation}"')

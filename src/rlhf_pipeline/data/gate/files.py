@@ -1,6 +1,6 @@
 """The prepared files themselves as a relation: one row each, with what is wrong with their schema.
 
-Reads Parquet footers only. Their contents are the other suites' business.
+Reads Parquet footers only. Whether their text is UTF-8 is encoding.py's question.
 """
 
 from __future__ import annotations
@@ -51,29 +51,3 @@ def _problem(found: pa.Schema, expected: pa.Schema) -> str | None:
         if not found.field(field.name).type.equals(field.type)
     ]
     return "; ".join(wrong) or None
-
-
-def invalid_text(prepared: Path) -> str | None:
-    """Where the first text stands that is not UTF-8, or None; reads everything, so only after a failure."""
-    for table in paths.TABLES:
-        for split in paths.SPLITS:
-            start = 0
-            path = paths.table(prepared, table, split)
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches():
-                    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                        try:
-                            column.validate(full=True)
-                        except pa.ArrowInvalid:
-                            row = next(i for i in range(len(column)) if not _valid(column.slice(i, 1)))
-                            return f"{path}, row {start + row}: column {name!r} is not valid UTF-8"
-                    start += batch.num_rows
-    return None
-
-
-def _valid(column: pa.Array) -> bool:
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True

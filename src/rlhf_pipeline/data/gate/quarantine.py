@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ... import paths, records
+from ..expectation_names import UNCONDITIONAL
 from .engine import DuckDBEngine
 from .expectations.base import RowExpectation
 from .run import Finding
@@ -22,8 +23,11 @@ BATCH_ROWS = 8192
 
 
 def quarantinable(findings: Iterable[Finding]) -> bool:
-    """Whether all these findings name rows that could be taken out."""
-    return all(isinstance(one.expectation, RowExpectation) and not one.exception for one in findings)
+    """Whether all these findings name rows that could be taken out, and the rest could then be read."""
+    return all(
+        isinstance(one.expectation, RowExpectation) and not one.exception and one.name not in UNCONDITIONAL
+        for one in findings
+    )
 
 
 def mark(engine: DuckDBEngine, findings: Iterable[Finding]) -> None:

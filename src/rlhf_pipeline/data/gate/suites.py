@@ -13,7 +13,7 @@ from typing import Any
 from ...params.training import CheckParams, ValidateData
 from ..chat import ChatTokenizer
 from ..expectation_names import DEFAULT_SEVERITY
-from . import contamination, files, near_duplicates
+from . import contamination, encoding, files, near_duplicates
 from .expectations import pairs, people, sets, text, tokens
 from .expectations.base import RelationExpectation, RowExpectation
 from .relations import ALL_PROMPTS
@@ -45,6 +45,11 @@ class Check:
 def schema_suite(section: ValidateData) -> Suites:
     """What must hold before anything else can be looked at."""
     return _made([Check("files", sets.ExpectSchema, files.NAME, "files")], section)
+
+
+def encoding_suite(section: ValidateData) -> Suites:
+    """What must hold before any text can be looked at."""
+    return _made([Check("encoding", sets.ExpectValidUtf8, encoding.NAME, "text")], section)
 
 
 def suites(section: ValidateData, budgets: Budgets, chat: ChatTokenizer, has_benchmarks: bool) -> Suites:
