@@ -221,13 +221,16 @@ def _is_dvc(pid: int) -> bool:
     return "dvc" in orphans.command_line(pid)
 
 
-def save_experiment(folder: Path, name: str, log: Path) -> None:
-    """Record the workspace's params, metrics and outputs as a DVC experiment, seen by `dvc exp show`.
+def save_experiment(folder: Path, name: str, stages: Sequence[str], log: Path) -> None:
+    """Record the workspace's params, metrics and the stages' outputs as a DVC experiment (`dvc exp show`).
+
+    Args:
+        stages: those whose outputs are there; without names DVC wants every output of the pipeline.
 
     Raises:
         StageError: with dvc's reason.
     """
-    command = [sys.executable, "-m", "dvc", "exp", "save", "--force", "--name", name]
+    command = [sys.executable, "-m", "dvc", "exp", "save", "--force", "--name", name, *stages]
     env = dvc_environment(folder, git_identity(folder))
     process.run(command, log=log, env=env, name="dvc exp save", cwd=folder)
 

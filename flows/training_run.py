@@ -144,7 +144,8 @@ class TrainingRun:
     def save(self) -> None:
         """Record a finished run in its own workspace as a DVC experiment."""
         if self.experiment is not None:
-            save_experiment(self.folder, self.experiment, self.folder / LOGS / "dvc-exp.log")
+            done = [stage for stage in STAGES if stage in self._done]
+            save_experiment(self.folder, self.experiment, done, self.folder / LOGS / "dvc-exp.log")
             forget_old_experiments(keep=self.experiment)
 
     def _begin(self) -> None:
