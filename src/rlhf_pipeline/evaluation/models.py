@@ -42,6 +42,15 @@ def require_model(folder: Path) -> None:
         )
 
 
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Turn transformers' refusal of a model, such as one that brings its own code, into the user's error."""
+    try:
+        yield
+    except ValueError as error:
+        raise DataError(f"{folder} cannot be loaded: {error}") from None
+
+
 def load_tokenizer(folder: Path) -> Any:
     """The folder's tokenizer.
 
@@ -52,7 +61,7 @@ def load_tokenizer(folder: Path) -> Any:
 
     require_model(folder)
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} holds no tokenizer that transformers can read: {error}") from None
 
@@ -65,7 +74,10 @@ def load_policy(folder: Path, device: torch.device, dtype: torch.dtype) -> Any:
     logging.disable_progress_bar()
     require_model(folder)
     placement = _placement(folder, device)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, **placement)
+    with _readable(folder):
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, **placement
+        )
     return model.eval().requires_grad_(False)
 
 
@@ -80,9 +92,11 @@ def load_reward_model(folder: Path, device: torch.device, dtype: torch.dtype) ->
 
     logging.disable_progress_bar()
     require_model(folder)
-    model, info = AutoModelForSequenceClassification.from_pretrained(
-        folder, dtype=dtype, local_files_only=True, output_loading_info=True, **_placement(folder, device)
-    )
+    with _readable(folder):
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True,
+            **_placement(folder, device),
+        )  # fmt: skip
     if model.config.num_labels != 1:
         raise DataError(
             f"{folder} classifies into {model.config.num_labels} labels; a reward model has num_labels 1"

@@ -81,12 +81,14 @@ def unpack_smollm2(folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     source, name = str(gguf.parent), gguf.name
-    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=name)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=name, trust_remote_code=False)
     for role, token in SMOLLM2_TOKENS.items():
         setattr(tokenizer, role, token)
     tokenizer.clean_up_tokenization_spaces = False
     tokenizer.model_max_length = SMOLLM2_MAX_LENGTH
-    model = AutoModelForCausalLM.from_pretrained(source, gguf_file=name, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=name, dtype=torch.bfloat16, trust_remote_code=False
+    )
     model.config.bos_token_id = model.generation_config.bos_token_id = tokenizer.bos_token_id
     model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id

@@ -27,7 +27,7 @@ def settle(folder: Path) -> list[str]:
     """
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     changes = []
     closing = closing_token(tokenizer, folder)
     if tokenizer.eos_token != closing:

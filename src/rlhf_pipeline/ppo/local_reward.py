@@ -19,8 +19,10 @@ class LocalRewardModel:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         self.torch = torch
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        self.model = AutoModelForSequenceClassification.from_pretrained(
+            folder, dtype=torch.float32, trust_remote_code=False
+        ).eval()
         self.waiting: list[tuple[list[int], asyncio.Future[float]]] = []
         self.task: asyncio.Task[None] | None = None
 

@@ -28,7 +28,7 @@ def main() -> int:
     from transformers import AutoTokenizer
 
     torch.manual_seed(job["seed"])
-    tokenizer = AutoTokenizer.from_pretrained(job["model"])
+    tokenizer = AutoTokenizer.from_pretrained(job["model"], trust_remote_code=False)
     train = pairs(job["train_file"], tokenizer, job["seed"] if job["shuffle_labels"] else None)
     evaluation = pairs(job["validation_file"], tokenizer)
     trainer = make_trainer(job, tokenizer, train, evaluation)
@@ -75,7 +75,11 @@ def make_trainer(job: dict[str, Any], tokenizer: Any, train: Any, evaluation: An
     from trl import RewardConfig, RewardTrainer
 
     model = AutoModelForSequenceClassification.from_pretrained(
-        job["model"], num_labels=1, dtype=torch.float32, attn_implementation=job["attention"]
+        job["model"],
+        num_labels=1,
+        dtype=torch.float32,
+        attn_implementation=job["attention"],
+        trust_remote_code=False,
     )
     model.config.pad_token_id = tokenizer.pad_token_id
     optimiser = job["optimiser"]
