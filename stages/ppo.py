@@ -1,6 +1,7 @@
-"""The ppo stage: KL-regularised PPO (or GRPO) from models/sft, publishing the best step as models/policy.
+"""The ppo stage: from models/sft to models/policy, the best step, by PPO, GRPO or a distillation.
 
-Prepares and checks here; verl does the training in a process of its own (rlhf_pipeline.ppo.driver).
+Prepares and checks here; verl does the training in a process of its own (rlhf_pipeline.ppo.driver, or
+for best-of-n distillation rlhf_pipeline.train.sft_driver).
 A killed run continues from `.scratch/ppo/` when the same command is given again.
 """
 
@@ -15,12 +16,16 @@ from rlhf_pipeline.params import load_stage
 from rlhf_pipeline.ppo import launch
 from rlhf_pipeline.ppo.outcome import publish_policy
 from rlhf_pipeline.ppo.watch import PPOWatch
+from rlhf_pipeline.train.best_of_n import run_best_of_n
 
 
 def main() -> None:
     """Run the stage in the current workspace."""
     started = time.monotonic()
     params, digest = load_stage("ppo")
+    if params.ppo.best_of_n.enabled:
+        run_best_of_n(params, digest)
+        return
     plan = launch.plan(params, digest, paths.workspace())
     bound_runs(plan.scratch.parent, plan.scratch, keep_others=1)
     with PPOWatch(params, plan.job) as watch:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from . import publish
 from .params import STAGE_SECTIONS, Params, digest
 
-Kind = Literal["sft", "reward_model", "ppo"]
+Kind = Literal["sft", "reward_model", "ppo", "best_of_n"]
 
 
 class _About(NamedTuple):
@@ -72,7 +72,19 @@ _ABOUT: dict[Kind, _About] = {
         limits="It is as good as its reward: see the evaluation report for what other judges say of it, and "
         "the guards' time line for what happened on the way.",
     ),
+    "best_of_n": _About(
+        title="Best-of-n distilled policy",
+        task="text-generation",
+        tags=["rlhf", "best-of-n"],
+        what="A causal language model: its SFT model, fine-tuned further on the best of several responses to "
+        "each prompt.",
+        use=_GENERATE,
+        limits="It is as good as what chose the best responses: see the evaluation report for what other "
+        "judges say of it.",
+    ),
 }
+_SECTION: dict[Kind, str] = {"best_of_n": "ppo"}
+"""The params section of a kind, where it has another name."""
 
 
 def write_model_card(
@@ -101,10 +113,12 @@ def model_card(
 ) -> str:
     """The card's text; see `write_model_card`."""
     about = _ABOUT[kind]
+    section = _SECTION.get(kind, kind)
     use = about.use.format(
-        folder=f"models/{'policy' if kind == 'ppo' else kind}", tokens=params.data.max_response_tokens
+        folder=f"models/{'policy' if section == 'ppo' else kind}", tokens=params.data.max_response_tokens
     )
-    own = params.model_dump(mode="json")[kind]
+    own = params.model_dump(mode="json")[section]
+    own = own["best_of_n"] if kind == "best_of_n" else own
     algorithm = [own["adv_estimator"]] if "adv_estimator" in own else []
     return "\n".join(
         [
@@ -113,7 +127,7 @@ def model_card(
             *(f"{note}\n" for note in notes),
             f"## Use\n\n```python\n{use}```\n",
             f"## Made from\n\n{_parents(parents)}",
-            f"Seed {params.seed}, params digest `{digest(params, STAGE_SECTIONS[kind])}`.\n",
+            f"Seed {params.seed}, params digest `{digest(params, STAGE_SECTIONS[section])}`.\n",
             f"## Figures\n\n{_figures(metrics)}",
             f"## Params\n\n```yaml\n{_yaml({kind: own})}```\n",
             f"## Limits\n\n{about.limits}\n",

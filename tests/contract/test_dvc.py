@@ -14,7 +14,7 @@ from rlhf_pipeline import paths
 from rlhf_pipeline.params import STAGE_SECTIONS
 from rlhf_pipeline.params.load import read_yaml
 from rlhf_pipeline.ppo import figures
-from rlhf_pipeline.train import reward_model, sft
+from rlhf_pipeline.train import fine_tune, reward_model
 from scripts.stage_deps import as_deps, code_files, is_code, module_file, references, sources
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,8 @@ def test_data_and_model_files_named_in_params_are_deps() -> None:
     assert "${model.path}" in PIPELINE["base_model"]["deps"]
     assert "${reward_model.path}" in PIPELINE["reward_model"]["deps"]
     assert "data/user_code" in PIPELINE["ppo"]["deps"]
-    for folder in ("data/raw", "data/base_model", "data/reward_model", "data/user_code"):
+    assert "${ppo.distillation.teacher_path}" in PIPELINE["ppo"]["deps"]
+    for folder in ("data/raw", "data/base_model", "data/reward_model", "data/user_code", "data/teacher"):
         assert (ROOT / folder / "README.md").is_file(), "git must keep the folder"
 
 
@@ -134,7 +135,7 @@ def test_a_package_needed_whole_is_named_as_a_folder() -> None:
 
 @pytest.mark.parametrize("plot", PLOTS)
 def test_plots_draw_columns_that_the_stages_write(plot: str) -> None:
-    columns = {"sft": sft.COLUMNS, "reward_model": reward_model.COLUMNS, "ppo": figures.COLUMNS}
+    columns = {"sft": fine_tune.COLUMNS, "reward_model": reward_model.COLUMNS, "ppo": figures.COLUMNS}
     assert PLOTS[plot]["x"] == "step"
     for file, names in PLOTS[plot]["y"].items():
         stage = next(stage for stage in columns if file == str(paths.curve(stage)))

@@ -1,4 +1,4 @@
-"""Samples a policy's responses once: chooses the engine, and keeps the answer under everything it depends on.
+"""Samples a policy's responses once and keeps the answer under everything it depends on.
 
 A second request for the same model, prompts, seeds and sampling reads the cache, whoever asks (the
 stage, the compare command, the release step). Engines are in generate_torch.py and generate_vllm.py.
@@ -15,32 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .. import paths
-from ..hardware import resolve_device
-from ..params import Params
 from ..publish import files_below, sha256_of
 from .sampling import Request, Response, Sampling
 
 CACHE = paths.SCRATCH / "generations"
 _KEPT = 16
 _WEIGHTS_AND_WORDS = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
-
-
-def sampling_of(params: Params) -> Sampling:
-    """The sampling that params ask for; `engine: auto` is vLLM on CUDA and torch on CPU."""
-    evaluate, hardware = params.evaluate, params.hardware
-    device = resolve_device(params)
-    engine = evaluate.engine
-    if engine == "auto":
-        engine = "vllm" if device == "cuda" else "torch"
-    return Sampling(
-        engine=engine,
-        max_tokens=params.data.max_response_tokens,
-        temperature=evaluate.temperature,
-        device=device,
-        dtype=hardware.dtype,
-        tensor_parallel_size=hardware.tensor_parallel_size,
-        gpu_memory_utilization=evaluate.gpu_memory_utilization,
-    )
 
 
 def cached_generate(folder: Path, requests: Sequence[Request], sampling: Sampling) -> list[Response]:

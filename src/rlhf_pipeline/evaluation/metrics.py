@@ -61,7 +61,7 @@ def _side_metrics(side: Side, resampling: Resampling) -> dict[str, float]:
         metrics |= flat(f"{judge}_{side.label}", _mean(scores, resampling))
     if "gold" in side.scores:
         metrics |= pass_at_k_metrics(side.scores["gold"], side.label, *resampling)
-        if side.scores["gold"].shape[1] > 1:
+        if "reward" in side.scores and side.scores["gold"].shape[1] > 1:
             metrics |= best_of_n_metrics(side.scores["reward"], side.scores["gold"], side.label, *resampling)
     return metrics
 

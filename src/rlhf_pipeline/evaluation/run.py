@@ -6,21 +6,24 @@ data, writes nothing but the cache of generations; publishing is the caller's.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import paths
 from ..errors import DataError
+from ..hardware import resolve_device
 from ..params import Params
+from ..publish import MANIFEST
 from ..rendering import prompt_ids
-from .generate import cached_generate, sampling_of
+from .generate import cached_generate
 from .gold import gold_scores, has_rule
 from .kl import kl_metrics
 from .metrics import JUDGES, Resampling, Side, as_matrix, comparison_metrics
 from .pairs import pair_report
 from .prompts import held_out_pairs, held_out_prompts, last_user_text
-from .sampling import Request, Response, seed_of
+from .sampling import Request, Response, Sampling, seed_of
 
 Note = Callable[[str], None]
 
@@ -87,6 +90,11 @@ def evaluate(
             found, details = _pairs(judge, rows_of_pairs, resampling)
             metrics |= found
         del judge
+    if not judged[0]:
+        raise DataError(
+            f"nothing judges the responses: no rule for every test prompt, no model in {reward_model}, and"
+            " evaluate.judge is none"
+        )
     note("KL between the policies")
     metrics |= _kl(params, ours, theirs, every_row)
     compared = [
@@ -101,6 +109,24 @@ def evaluate(
     metrics["tokens"] = sum(len(response.token_ids) for side in sides for response in side.responses)
     metrics["win_rate_judge"] = next(name for name in JUDGES if name in judged[0])
     return Evaluation(metrics, _sample_rows(every_row, sides, judged), details)
+
+
+def sampling_of(params: Params) -> Sampling:
+    """The sampling that params ask for; `engine: auto` is vLLM on CUDA and torch on CPU."""
+    evaluate, hardware = params.evaluate, params.hardware
+    device = resolve_device(params)
+    engine = evaluate.engine
+    if engine == "auto":
+        engine = "vllm" if device == "cuda" else "torch"
+    return Sampling(
+        engine=engine,
+        max_tokens=params.data.max_response_tokens,
+        temperature=evaluate.temperature,
+        device=device,
+        dtype=hardware.dtype,
+        tensor_parallel_size=hardware.tensor_parallel_size,
+        gpu_memory_utilization=evaluate.gpu_memory_utilization,
+    )
 
 
 def _sample(params: Params, label: str, folder: Path, rows: Sequence[dict[str, Any]]) -> _Sampled:
@@ -118,10 +144,16 @@ def _sample(params: Params, label: str, folder: Path, rows: Sequence[dict[str, A
 
 
 def _judges(params: Params, reward_model: Path) -> list[tuple[str, Path]]:
-    judges = [("reward", reward_model)]
+    judges = [] if made_without_model(reward_model) else [("reward", reward_model)]
     if params.evaluate.judge == "path":
         judges.append(("judge", Path(params.evaluate.judge_path)))
     return judges
+
+
+def made_without_model(folder: Path) -> bool:
+    """Whether `reward_model.source: none` published the folder: a manifest and nothing else."""
+    manifest = folder / MANIFEST
+    return manifest.is_file() and not json.loads(manifest.read_text(encoding="utf-8"))["files"]
 
 
 def _pairs(
@@ -136,7 +168,6 @@ def _pairs(
 
 def _kl(params: Params, ours: _Sampled, theirs: _Sampled, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """KL(policy || other) on the policy's samples; nothing when the two do not share a vocabulary."""
-    from ..hardware import resolve_device
     from .models import device_of, dtype_of, load_policy
     from .scoring import token_logprobs
 
@@ -189,7 +220,6 @@ def require_inputs(*folders: Path) -> None:
 
 def load_judge(params: Params, folder: Path) -> Any:
     """A `Judge` on the device and in the dtype that params ask for; raises DataError for a wrong folder."""
-    from ..hardware import resolve_device
     from .judges import Judge
     from .models import device_of, dtype_of
 

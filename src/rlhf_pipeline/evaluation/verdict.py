@@ -48,7 +48,7 @@ def _caveats(metrics: Mapping[str, Any], judge: str, direction: Direction) -> li
         found.append(
             "The judge is the reward model that trained the policy; an independent judge may disagree."
         )
-    elif metrics["reward_gain_ci_low"] > 0 and direction != "better":
+    elif metrics.get("reward_gain_ci_low", 0.0) > 0 and direction != "better":
         found.append(f"The reward model's score rose while {JUDGE_NAMES[judge]} saw no gain: reward hacking.")
     controlled = metrics["win_rate_length_controlled"]
     if direction == "better" and metrics["win_rate_ci_low"] > 0.5 and controlled < 0.5:

@@ -22,7 +22,14 @@ HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 
 def problems_of(params: Params) -> list[str]:
     """One message for each broken rule, naming the keys to change."""
-    problems = [*_batches(params), *_ppo(params), *_hardware(params), *_model(params), *_data(params)]
+    problems = [
+        *_batches(params),
+        *_ppo(params),
+        *_other_ways(params),
+        *_hardware(params),
+        *_model(params),
+        *_data(params),
+    ]
     return [*problems, *problems_on_cpu(params)] if params.hardware.device == "cpu" else problems
 
 
@@ -79,7 +86,8 @@ def _batches(params: Params) -> Iterator[str]:
 
 def _ppo(params: Params) -> Iterator[str]:
     ppo = params.ppo
-    if ppo.adv_estimator == "grpo" and ppo.rollout.n < 2:
+    teacher_alone = ppo.distillation.enabled and not ppo.distillation.task_rewards
+    if ppo.adv_estimator == "grpo" and ppo.rollout.n < 2 and not teacher_alone:
         yield "ppo.rollout.n: grpo compares responses of one prompt and needs at least 2"
     if ppo.adv_estimator == "gae" and ppo.kl.reward.controller != "fixed" and ppo.kl.reward.coef == 0:
         yield (
@@ -109,6 +117,33 @@ def _ppo(params: Params) -> Iterator[str]:
         yield "ppo.rollout.multi_turn.enabled: multi-turn rollouts need ppo.reward.source rule or function"
     if ppo.remove_padding is False and ppo.dynamic_batch.enabled:
         yield "ppo.dynamic_batch.enabled: token budgets need ppo.remove_padding: true"
+
+
+def _other_ways(params: Params) -> Iterator[str]:
+    """Distillation from a teacher and best-of-n distillation."""
+    ppo, teacher = params.ppo, params.ppo.distillation
+    if teacher.enabled and ppo.best_of_n.enabled:
+        yield "ppo.distillation.enabled, ppo.best_of_n.enabled: only one of them can make models/policy"
+    if teacher.enabled and not teacher.task_rewards and ppo.adv_estimator == "gae":
+        yield (
+            "ppo.adv_estimator: gae would train a critic that nothing asks, since"
+            " ppo.distillation.task_rewards is false; use grpo, for which ppo.rollout.n: 1 will do"
+        )
+    if teacher.enabled and not teacher.task_rewards and (ppo.kl.loss.coef or ppo.kl.reward.coef):
+        yield (
+            "ppo.kl: its terms belong to the task's rewards, which ppo.distillation.task_rewards: false"
+            " leaves out; set both coef to 0"
+        )
+    if ppo.best_of_n.enabled:
+        world, sft = params.hardware.n_gpus_per_node * params.hardware.nnodes, ppo.best_of_n.sft
+        if sft.batch_size % (sft.micro_batch_size_per_gpu * world):
+            yield (
+                f"ppo.best_of_n.sft.batch_size: {sft.batch_size} is not a multiple of"
+                f" ppo.best_of_n.sft.micro_batch_size_per_gpu ({sft.micro_batch_size_per_gpu}) x {world}"
+                " processes"
+            )
+        if sft.max_steps == 0:
+            yield "ppo.best_of_n.sft.max_steps: 0 would publish the SFT model as the policy; use 1 or more"
 
 
 def _hardware(params: Params) -> Iterator[str]:

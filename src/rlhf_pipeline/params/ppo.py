@@ -1,4 +1,4 @@
-"""The ppo section: KL-regularised PPO or GRPO, its rollouts, reward, KL terms and validation."""
+"""The ppo section: PPO or GRPO, distillation, rollouts, reward, KL terms and validation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from .base import Count, CountOrZero, Fraction, LearningRate, NonNegative, Positive, Section
+from .training import SFT
 
 
 class KLReward(Section):
@@ -99,7 +100,7 @@ class MultiTurn(Section):
     enabled: bool
     """Needs a tool file and reward.source rule or function. verl: rollout.multi_turn.enable."""
     tool_config_path: str | None
-    """verl tool config file. verl: rollout.multi_turn.tool_config_path."""
+    """Python file with verl's @function_tool functions, or verl's tool YAML."""
     max_assistant_turns: Count
     """Turns of the policy in one conversation. verl: rollout.multi_turn.max_assistant_turns."""
 
@@ -169,8 +170,47 @@ class Checkpoints(Section):
     """A run refuses to start, or a save to begin, with less disk than this left afterwards."""
 
 
+class Distillation(Section):
+    """On-policy distillation: a teacher served by vLLM judges every token that the policy samples."""
+
+    enabled: bool
+    """verl: distillation.enabled."""
+    teacher_path: str
+    """Hugging Face folder with the policy's vocabulary (a DVC dependency, so it must exist)."""
+    teacher_gpus: Count
+    """GPUs that serve the teacher, besides those of hardware. verl: distillation.n_gpus_per_node."""
+    gpu_memory_utilization: Fraction
+    """Share of the teacher's GPUs that vLLM may take; ignored on CPU."""
+    loss: Literal["k1", "k3", "forward_kl_topk"]
+    """k1 pays each token a reward; k3, and forward KL over the top_k tokens, are losses of their own."""
+    top_k: Count
+    """forward_kl_topk only: so many of the teacher's likeliest tokens count."""
+    task_rewards: bool
+    """Also pays ppo.reward; else the teacher is all that teaches."""
+    coef: Positive
+    """Weight of the teacher beside the task's rewards."""
+
+
+class BestOfN(Section):
+    """Best-of-n distillation: SFT on the best of several responses to each prompt, in place of PPO."""
+
+    enabled: bool
+    """Makes models/policy this way; of the rest of ppo only reward and validation.n_prompts then count."""
+    candidates: Literal["sampled", "logged"]
+    """sampled asks the SFT model; logged takes the responses of the preferences table, samples nothing."""
+    n: Annotated[int, Field(ge=2)]
+    """Responses sampled per prompt."""
+    n_prompts: Count | None
+    """Training prompts used, at most; null takes all."""
+    temperature: Positive
+    """Sampling temperature."""
+    engine: Literal["auto", "torch", "vllm"]
+    """What samples; auto takes vllm on CUDA and torch on CPU, where vLLM starts slowly."""
+    sft: SFT
+
+
 class PPO(Section):
-    """KL-regularised policy optimisation with verl."""
+    """KL-regularised policy optimisation with verl, or one of the ways in its place."""
 
     adv_estimator: Literal["gae", "grpo"]
     """gae learns a critic (PPO); grpo compares responses of one prompt. verl: algorithm.adv_estimator."""
@@ -204,6 +244,8 @@ class PPO(Section):
     critic: Critic
     rollout: Rollout
     reward: Reward
+    distillation: Distillation
+    best_of_n: BestOfN
     validation: Validation
     checkpoints: Checkpoints
     profile_steps: list[Count]

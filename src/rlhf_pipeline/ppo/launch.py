@@ -36,6 +36,7 @@ from ..warm.start import PPO_MODULES, warm_python
 from .compose import compose
 from .job import EVENT_MARK, FORWARDED_VARIABLE, JOB_VARIABLE, Job
 from .overrides import AGENT_LOOP, TOOL_AGENT_LOOP, RunPaths, uses_reward_model, verl_config
+from .teacher import require_same_vocabulary
 
 INPUT_MANIFESTS = (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL)
 
@@ -87,7 +88,10 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
         checkpoints=scratch / "verl",
         validation_samples=scratch / "validation",
         agent_loops=scratch / "agent_loops.yaml",
+        tools=workspace / (params.ppo.rollout.multi_turn.tool_config_path or "none"),
+        teacher=workspace / params.ppo.distillation.teacher_path,
     )
+    check_files(params, run_paths)
     config_file = scratch / "verl.yaml"
     job = Job(
         params=params.model_dump(mode="json"),
@@ -174,6 +178,19 @@ def _interpreter(
         yield sys.executable, {}
 
 
+def check_files(params: Params, run_paths: RunPaths) -> None:
+    """Tools are there where they are used, and a teacher reads the policy's token ids.
+
+    Raises:
+        ParamsError: the tool file does not exist.
+        DataError: the teacher is no model, or has another vocabulary.
+    """
+    if params.ppo.rollout.multi_turn.enabled and not run_paths.tools.is_file():
+        raise ParamsError(f"ppo.rollout.multi_turn.tool_config_path: {run_paths.tools} does not exist")
+    if params.ppo.distillation.enabled:
+        require_same_vocabulary(run_paths.teacher, run_paths.policy)
+
+
 def positions_of(model: Path) -> int | None:
     """max_position_embeddings of a model folder, None where there is no model."""
     config = model / "config.json"
@@ -234,6 +251,8 @@ def _digest(params: Params, params_digest: str, workspace: Path) -> str:
         parts.append(sha256_of(manifest) if manifest.exists() else "absent")
     if params.evaluate.judge == "path":
         parts += [sha256_of(file) for file in files_below(workspace / params.evaluate.judge_path)]
+    if params.ppo.distillation.enabled:
+        parts += [sha256_of(file) for file in files_below(workspace / params.ppo.distillation.teacher_path)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..hardware import attention
 from ..params import Params
 from ..params.ppo import PPO, Actor, Critic
+from .teacher import teacher_keys
 
 KL_ESTIMATORS = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
 AGENT_LOOP = "rlhf_single_turn"
@@ -25,6 +26,7 @@ EXTRA_KEYS = frozenset(
     {
         "actor_rollout_ref.rollout.enable_sleep_mode",
         "reward.reward_model.rollout.enable_sleep_mode",
+        "distillation.teacher_models.teacher_model.inference.enable_sleep_mode",
         "actor_rollout_ref.model.override_config.attn_implementation",
         "critic.model.override_config.attn_implementation",
         "critic.model.override_config.new_value_head",
@@ -51,6 +53,8 @@ class RunPaths(NamedTuple):
     checkpoints: Path
     validation_samples: Path
     agent_loops: Path
+    tools: Path
+    teacher: Path
 
 
 def verl_config(
@@ -76,6 +80,7 @@ def verl_config(
         **_rollout(params, paths, device),
         **_critic(params, paths, device),
         **_reward(params, paths, device, reward_positions),
+        **teacher_keys(params, paths.teacher, device, _dtype(params, device)),
         **_algorithm(params.ppo),
         **_trainer(params, paths, device, total_steps),
         "trainer.test_freq": validate_every_steps,
@@ -220,9 +225,11 @@ def _rollout(params: Params, paths: RunPaths, device: str) -> dict[str, Any]:
         f"{prefix}.agent.default_agent_loop": TOOL_AGENT_LOOP if rollout.multi_turn.enabled else AGENT_LOOP,
         f"{prefix}.agent.agent_loop_config_path": str(paths.agent_loops),
         f"{prefix}.multi_turn.enable": rollout.multi_turn.enabled,
-        f"{prefix}.multi_turn.tool_config_path": rollout.multi_turn.tool_config_path,
         f"{prefix}.multi_turn.max_assistant_turns": rollout.multi_turn.max_assistant_turns,
     }
+    if rollout.multi_turn.enabled:
+        kind = "function_tool_path" if paths.tools.suffix == ".py" else "tool_config_path"
+        keys[f"{prefix}.multi_turn.{kind}"] = str(paths.tools)
     if device == "cpu":
         keys |= {
             # vLLM's sleep mode does not exist on CPU.
@@ -350,7 +357,8 @@ def _trainer(params: Params, paths: RunPaths, device: str, total_steps: int) -> 
         # Logical slots: with few of them Ray waits for ever for TransferQueue's actors.
         keys["ray_kwargs.ray_init.num_cpus"] = 32 if device == "cpu" else 32 + 16 * hardware.n_gpus_per_node
         if device == "cpu":
-            keys["ray_kwargs.ray_init.num_gpus"] = hardware.n_gpus_per_node * hardware.nnodes
+            teachers = ppo.distillation.teacher_gpus if ppo.distillation.enabled else 0
+            keys["ray_kwargs.ray_init.num_gpus"] = hardware.n_gpus_per_node * hardware.nnodes + teachers
     if ppo.profile_steps:
         keys |= {"global_profiler.tool": "torch", "global_profiler.steps": list(ppo.profile_steps)}
     return keys

@@ -9,7 +9,6 @@ happens otherwise). verl: reward.reward_manager (source importlib).
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +17,9 @@ import aiohttp
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from ..errors import ParamsError, StageError
+from ..errors import StageError
 from ..rendering import scored_ids
+from ..rewards.loading import load_rule, scored
 
 MAX_ATTEMPTS = 5
 FIRST_BACKOFF_S = 0.5
@@ -75,14 +75,10 @@ class RewardManager(RewardManagerBase):
 
     async def _by_rule(self, prompt_ids: list[int], response_ids: list[int], row: dict[str, Any]) -> float:
         response = self.tokenizer.decode(response_ids, skip_special_tokens=True)
-        arguments = {
-            "data_source": row["data_source"],
-            "solution_str": response,
-            "ground_truth": row["reward_model"]["ground_truth"],
-            "extra_info": {**row.get("extra_info", {}), "prompt": list(row["raw_prompt"])},
-        }
-        result = await asyncio.get_running_loop().run_in_executor(None, lambda: self.rule(**arguments))
-        return result["score"] if isinstance(result, dict) else result
+        prompt = {"prompt": row["raw_prompt"], "extra_info": row.get("extra_info", {})}
+        return await asyncio.get_running_loop().run_in_executor(
+            None, lambda: scored(self.rule, {**row, **prompt}, response)
+        )
 
     def _reward_ids(self, prompt_ids: list[int], response_ids: list[int], row: dict[str, Any]) -> list[int]:
         if self.same_tokens:
@@ -101,29 +97,6 @@ def split_tokens(batch: Any) -> tuple[list[int], list[int]]:
     width = batch["prompts"].shape[-1]
     mask = batch["attention_mask"].bool()
     return batch["prompts"][mask[:width]].tolist(), batch["responses"][mask[width:]].tolist()
-
-
-def load_rule(kind: str) -> Callable[..., Any]:
-    """The scoring function behind "rule:NAME" or "function:FILE:NAME".
-
-    Raises:
-        ParamsError: when the user's file or function does not exist.
-    """
-    which, _, rest = kind.partition(":")
-    if which == "rule":
-        from ..rewards import rule_by_name
-
-        return rule_by_name(rest)
-    path, _, name = rest.rpartition(":")
-    spec = importlib.util.spec_from_file_location("rlhf_user_reward", path)
-    if spec is None or spec.loader is None or not os.path.isfile(path):
-        raise ParamsError(f"ppo.reward.function_path: {path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ParamsError(f"ppo.reward.function_name: {path} has no function {name}")
-    return function
 
 
 class ClassifyClient:

@@ -45,6 +45,16 @@ _LEARNING: tuple[tuple[str, str, _Lines], ...] = (
         [("reward", "training batches", "other"), ("validation_reward", "validation prompts", "policy")],
     ),
     ("KL from SFT", "nats per token, on the sampled tokens", [("kl", "KL(policy || SFT)", "policy")]),
+    (
+        "Distance to the teacher",
+        "nats per token: mean |log-ratio| for k1, KL for k3",
+        [("teacher_loss", "distance", "policy")],
+    ),
+    (
+        "Loss on the best responses",
+        "nats per token",
+        [("train_loss", "training", "other"), ("validation_loss", "validation", "policy")],
+    ),
 )
 _HEALTH: tuple[tuple[str, str, _Lines], ...] = (
     ("KL coefficient", "how hard the policy is held", [("kl_coef", "coefficient", "policy")]),

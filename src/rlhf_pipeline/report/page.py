@@ -111,6 +111,11 @@ def _subtitle(inputs: Inputs, params: Params) -> str:
     names = ", ".join(source.name for source in params.data.sources)
     steps = inputs.metrics.get("ppo", {}).get("steps")
     algorithm = {"gae": "PPO with a critic", "grpo": "GRPO"}[params.ppo.adv_estimator]
+    if params.ppo.distillation.enabled:
+        rewarded = params.ppo.distillation.task_rewards
+        algorithm = f"{algorithm} and a teacher" if rewarded else "a teacher's help alone"
+    if params.ppo.best_of_n.enabled:
+        algorithm = f"best-of-n distillation ({params.ppo.best_of_n.candidates})"
     model = params.model.hub_name if params.model.source == "hub" else f"{params.model.source} base model"
     length = f", {steps} steps" if steps else ""
     return f"{model}, trained on {names} with {algorithm}{length}, seed {params.seed}"

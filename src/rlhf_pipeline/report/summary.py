@@ -38,7 +38,7 @@ def summary(metrics: Metrics | None = None, wall_s: float | None = None) -> str:
         ("win rate", f"{figures['win_rate']:.3f} {_ends(figures, 'win_rate')} over SFT"),
         ("KL from SFT", _kl(figures)),
         ("reward model", _accuracy(figures)),
-        ("PPO", _ppo(ppo)),
+        ("PPO" if "rollbacks" in ppo else "best of n", _ppo(ppo)),
         ("time", _time(stages, wall_s)),
         ("report", f'{paths.REPORT_HTML}; ask the policy: make chat PROMPT="..."'),
     ]
@@ -80,10 +80,15 @@ def _ppo(ppo: Mapping[str, Any]) -> str:
     if ppo.get("steps"):
         parts.append(f"{ppo['steps']} steps")
     if ppo.get("best_step") is not None:
-        parts.append(f"best at step {ppo['best_step']} (validation {number(ppo['best_score'])})")
+        score = f"validation {number(ppo['best_score'])}" if "best_score" in ppo else _loss(ppo)
+        parts.append(f"best at step {ppo['best_step']} ({score})")
     if "rollbacks" in ppo:
         parts.append(f"{ppo['rollbacks']} rollback" + ("" if ppo["rollbacks"] == 1 else "s"))
     return ", ".join(parts)
+
+
+def _loss(ppo: Mapping[str, Any]) -> str:
+    return f"validation loss {number(ppo['validation_loss'])}"
 
 
 def _time(stages: Metrics, wall_s: float | None) -> str:

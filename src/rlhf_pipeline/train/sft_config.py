@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..hardware import attention
 from ..params import Params
+from ..params.training import SFT
 
 EXTRA_KEYS = frozenset({"model.override_config.attn_implementation", "engine.mixed_precision"})
 CONFIG = "sft_trainer_engine"
@@ -24,9 +25,9 @@ class SFTPaths(NamedTuple):
     checkpoints: Path
 
 
-def sft_config(params: Params, paths: SFTPaths, device: str, total_steps: int) -> dict[str, Any]:
+def sft_config(params: Params, sft: SFT, paths: SFTPaths, device: str, total_steps: int) -> dict[str, Any]:
     """Every key this pipeline sets for verl.trainer.sft_trainer."""
-    sft, hardware, data = params.sft, params.hardware, params.data
+    hardware, data = params.hardware, params.data
     fp32 = device == "cpu" or hardware.dtype == "float32"
     return {
         "data.train_files": str(paths.train_file),

@@ -1,13 +1,18 @@
 """A whole small evaluation with real models: the promised names, equal numbers twice, no gain over itself."""
 
+import shutil
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rlhf_pipeline.errors import DataError
 from rlhf_pipeline.evaluation import generate as cache
 from rlhf_pipeline.evaluation.run import evaluate
 from rlhf_pipeline.evaluation.verdict import verdict
+from rlhf_pipeline.params import parse
+from rlhf_pipeline.publish import publishing
 
 
 @pytest.fixture
@@ -50,8 +55,6 @@ def test_a_policy_has_no_gain_over_itself(run: Any, tiny: Any) -> None:
 
 
 def test_several_samples_and_a_second_judge(run: Any, tiny: Any, params: Any) -> None:
-    from rlhf_pipeline.params import parse
-
     more = {
         "evaluate.samples_per_prompt": 2,
         "evaluate.judge": "path",
@@ -68,3 +71,30 @@ def test_several_samples_and_a_second_judge(run: Any, tiny: Any, params: Any) ->
 def test_a_missing_reward_model_is_named(run: Any, tiny: Any, data: Any, params: Any, tmp_path: Any) -> None:
     with pytest.raises(DataError, match="nowhere"):
         evaluate(params, tiny.policy, tiny.sft, reward_model=tmp_path / "nowhere", data=data)
+
+
+def test_without_a_reward_model_the_rule_judges_alone(
+    tiny: Any, data: Any, params: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "cache")
+    with publishing(tmp_path / "none", {"source": "none"}):
+        pass
+    more = parse(params.model_dump(mode="json"), {"evaluate.samples_per_prompt": 2})
+    found = evaluate(more, tiny.policy, tiny.sft, reward_model=tmp_path / "none", data=data)
+    assert found.metrics["win_rate_judge"] == "gold"
+    assert not [name for name in found.metrics if "reward" in name or "pair" in name]
+    assert verdict(found.metrics).sentence
+
+
+def test_without_rule_and_models_nothing_is_judged(
+    tiny: Any, data: Any, params: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "cache")
+    unruled = shutil.copytree(data, tmp_path / "data")
+    table = pq.read_table(unruled / "prompts/test.parquet")
+    rows = [{**row, "reward_model": {"style": "model", "ground_truth": ""}} for row in table.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), unruled / "prompts/test.parquet")
+    with publishing(tmp_path / "none", {"source": "none"}):
+        pass
+    with pytest.raises(DataError, match="nothing judges the responses"):
+        evaluate(params, tiny.policy, tiny.sft, reward_model=tmp_path / "none", data=unruled)

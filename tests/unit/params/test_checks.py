@@ -28,13 +28,50 @@ BATCHES = {
     "ppo.micro_batch_size_per_gpu": 16,
     "sft.batch_size": 64,
     "sft.micro_batch_size_per_gpu": 16,
+    "ppo.best_of_n.sft.batch_size": 64,
+    "ppo.best_of_n.sft.micro_batch_size_per_gpu": 16,
     "reward_model.batch_size": 64,
     "reward_model.micro_batch_size_per_gpu": 16,
     "data.max_prompt_tokens": 64,
     "data.max_response_tokens": 48,
 }
 
+TEACHER = {
+    **GRPO,
+    "ppo.distillation.enabled": True,
+    "ppo.kl.reward.coef": 0.0,
+    "ppo.kl.loss.coef": 0.0,
+    "ppo.rollout.n": 1,
+}
+
 BROKEN: list[tuple[dict[str, Any], str]] = [
+    (
+        {**TEACHER, "ppo.best_of_n.enabled": True},
+        "ppo.distillation.enabled, ppo.best_of_n.enabled: only one of them can make models/policy",
+    ),
+    (
+        {**TEACHER, "ppo.adv_estimator": "gae", "ppo.kl.reward.controller": "fixed"},
+        "ppo.adv_estimator: gae would train a critic that nothing asks, since"
+        " ppo.distillation.task_rewards is false; use grpo, for which ppo.rollout.n: 1 will do",
+    ),
+    (
+        {**TEACHER, "ppo.kl.loss.coef": 0.1},
+        "ppo.kl: its terms belong to the task's rewards, which ppo.distillation.task_rewards: false"
+        " leaves out; set both coef to 0",
+    ),
+    (
+        {**TEACHER, "ppo.distillation.task_rewards": True},
+        "ppo.rollout.n: grpo compares responses of one prompt and needs at least 2",
+    ),
+    (
+        {"ppo.best_of_n.enabled": True, "ppo.best_of_n.sft.batch_size": 40},
+        "ppo.best_of_n.sft.batch_size: 40 is not a multiple of"
+        " ppo.best_of_n.sft.micro_batch_size_per_gpu (16) x 1 processes",
+    ),
+    (
+        {"ppo.best_of_n.enabled": True, "ppo.best_of_n.sft.max_steps": 0},
+        "ppo.best_of_n.sft.max_steps: 0 would publish the SFT model as the policy; use 1 or more",
+    ),
     (
         {"hardware.n_gpus_per_node": 4, "hardware.ulysses_size": 3},
         "hardware.ulysses_size: 3 does not divide the 4 training processes",
@@ -222,6 +259,8 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 ]
 
 LAWFUL: list[dict[str, Any]] = [
+    TEACHER,
+    {"ppo.best_of_n.enabled": True},
     {},
     {"hardware.n_gpus_per_node": 2, "hardware.tensor_parallel_size": 2},
     {"hardware.n_gpus_per_node": 4, "hardware.ulysses_size": 2},

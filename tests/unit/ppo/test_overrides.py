@@ -54,6 +54,8 @@ def test_extra_keys_are_fields_of_verls_dataclasses() -> None:
             assert "override_config" in fields["model"], key
         elif "rollout" in parts:
             assert parts[parts.index("rollout") + 1] in fields["rollout"], key
+        elif "inference" in parts:  # of a teacher
+            assert parts[-1] in fields["rollout"], key
         else:
             assert key.startswith("ray_kwargs.ray_init."), key
 
@@ -114,3 +116,33 @@ def test_a_ray_of_the_runs_own_unless_an_address_is_given() -> None:
 def test_overrides_win() -> None:
     found = keys(ppo__verl_overrides={"algorithm.gamma": 0.5})
     assert found["algorithm.gamma"] == 0.5
+
+
+TEACHER = {"ppo__distillation__enabled": True, "ppo__adv_estimator": "grpo", "ppo__kl__reward__coef": 0.0}
+ALONE = {**TEACHER, "ppo__kl__loss__coef": 0.0}
+
+
+@pytest.mark.parametrize("loss", ["k1", "k3", "forward_kl_topk"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_verl_knows_the_teachers_keys_and_takes_its_loss(device: str, loss: str) -> None:
+    from verl.utils.config import omega_conf_to_dataclass
+
+    found = compose(keys(device, **ALONE, ppo__distillation__loss=loss, ppo__distillation__teacher_gpus=2))
+    teaching = omega_conf_to_dataclass(found.distillation)
+    assert teaching.distillation_loss.use_policy_gradient is (loss == "k1")
+    assert [one.model_path for one in teaching.teacher_models.values()] == ["/run/teacher"]
+    if device == "cpu":
+        assert found.ray_kwargs.ray_init.num_gpus == 1 + 2
+
+
+def test_tools_are_functions_or_verls_yaml() -> None:
+    for name, key, other in (
+        ("tools.py", "function_tool_path", "tool_config_path"),
+        ("tools.yaml", "tool_config_path", "function_tool_path"),
+    ):
+        tools = {"enabled": True, "tool_config_path": f"data/user_code/{name}", "max_assistant_turns": 2}
+        changes = {"ppo.rollout.multi_turn": tools, "ppo.reward.source": "rule", "ppo.reward.rule": "gsm8k"}
+        params = load(ROOT / "params.yaml", changes)
+        found = verl_config(params, PATHS._replace(tools=Path("/run") / name), "cpu", 10, 5)
+        turns = compose(found).actor_rollout_ref.rollout.multi_turn
+        assert (turns[key], turns[other]) == (f"/run/{name}", None)

@@ -14,8 +14,9 @@ from rlhf_pipeline import paths
 from rlhf_pipeline.errors import DataError, ParamsError
 from rlhf_pipeline.params import Params, load
 from rlhf_pipeline.publish import verify
+from rlhf_pipeline.train.fine_tune import FineTuning, steps
 from rlhf_pipeline.train.ranks import usable_cores
-from rlhf_pipeline.train.sft import run_sft, steps
+from rlhf_pipeline.train.sft import run_sft
 from rlhf_pipeline.train.sft_config import CONFIG, EXTRA_KEYS, SFTPaths, sft_config
 from rlhf_pipeline.verl_config import compose
 
@@ -27,7 +28,8 @@ RUN = SFTPaths(*(Path("/run") / name for name in SFTPaths._fields))
 def test_verl_knows_every_key(preset: Path) -> None:
     params = load(preset)
     device = "cpu" if "cpu" in preset.stem else "cuda"
-    config = compose(sft_config(params, RUN, device, total_steps=10), extra_keys=EXTRA_KEYS, name=CONFIG)
+    keys = sft_config(params, params.sft, RUN, device, total_steps=10)
+    config = compose(keys, extra_keys=EXTRA_KEYS, name=CONFIG)
     assert config.data.train_batch_size == params.sft.batch_size
     assert config.optim.lr == params.sft.optimiser.lr
     assert config.engine.dtype == ("float32" if device == "cpu" else params.hardware.dtype)
@@ -39,17 +41,18 @@ def rows_file(path: Path, n: int) -> Path:
 
 
 def test_steps_are_whole_batches_times_epochs_up_to_the_limit(tmp_path: Path) -> None:
-    def params(**sft: int | None) -> Params:
+    def run(train: Path, validation: Path, **sft: int | None) -> FineTuning:
         overrides = {f"sft.{name}": value for name, value in sft.items()}
-        return load(PRESETS[0].with_name("tiny-cpu.yaml"), {"sft.batch_size": 32, **overrides})
+        params = load(PRESETS[0].with_name("tiny-cpu.yaml"), {"sft.batch_size": 32, **overrides})
+        return FineTuning("sft", "sft", params.sft, tmp_path, train, validation, tmp_path)
 
     train, validation = rows_file(tmp_path / "t", 100), rows_file(tmp_path / "v", 32)
-    assert steps(params(epochs=3), train, validation) == 9
-    assert steps(params(epochs=3, max_steps=5), train, validation) == 5
+    assert steps(run(train, validation, epochs=3)) == 9
+    assert steps(run(train, validation, epochs=3, max_steps=5)) == 5
     with pytest.raises(ParamsError, match=r"sft\.batch_size: 32 .* has only 31 rows"):
-        steps(params(), train, rows_file(tmp_path / "w", 31))
+        steps(run(train, rows_file(tmp_path / "w", 31)))
     with pytest.raises(DataError, match="does not exist"):
-        steps(params(), train, tmp_path / "absent")
+        steps(run(train, tmp_path / "absent"))
 
 
 def test_cores_stay_within_the_containers_quota(tmp_path: Path) -> None:
