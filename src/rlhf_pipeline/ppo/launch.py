@@ -24,6 +24,7 @@ from ..backend.env import worker_env
 from ..backend.versions import check_versions
 from ..checkpoints.book import read_book
 from ..checkpoints.disk import GIB, checkpoint_bytes, require_run
+from ..checkpoints.lock import FolderLock
 from ..checkpoints.published import forget_published
 from ..errors import DataError, ParamsError, StageError
 from ..evaluation.gold import has_rule
@@ -122,6 +123,7 @@ def run(
 
     Raises:
         StageError: when the driver fails; what was committed to the ledger stays for the next run.
+        CheckpointError: another process runs this job.
     """
     book, _ = read_book(Path(planned.job.ledger))
     if book is not None and book.finished is not None:
@@ -138,7 +140,11 @@ def run(
 
     log = paths.log("ppo")
     params = planned.job.typed_params()
-    with _short_temp() as temp, MetricsLog(planned.metrics, on_metrics) as metrics_log:
+    with (
+        FolderLock(planned.scratch),
+        _short_temp() as temp,
+        MetricsLog(planned.metrics, on_metrics) as metrics_log,
+    ):
         env = {
             **worker_env(
                 planned.device,

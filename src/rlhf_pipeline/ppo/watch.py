@@ -14,6 +14,10 @@ from .figures import plain
 from .job import Job
 from .rollback_rule import preflight_statement
 
+SELF_JUDGED = (
+    "validation is judged by the reward model that PPO trains against, which cannot see itself being misled:"
+    " no rule judges these prompts; name a held-out judge with evaluate.judge: path"
+)
 SHOWN = ("reward", "kl", "validation_score", "step_s")
 
 
@@ -26,12 +30,15 @@ class PPOWatch:
         self.began = time.monotonic()
         self.startup_s = 0.0
         n_validations = -(-job.total_steps // job.validate_every_steps)
-        self.promise = preflight_statement(params.rollback, params.ppo.validation.n_prompts, n_validations)
+        self.promises = [preflight_statement(params.rollback, params.ppo.validation.n_prompts, n_validations)]
+        if job.validation_score != "gold" and job.judge is None:
+            self.promises.append(SELF_JUDGED)
 
     def __enter__(self) -> PPOWatch:
         self.tracker.__enter__()
         self.progress.__enter__()
-        self.progress.note(self.promise)
+        for promise in self.promises:
+            self.progress.note(promise)
         self.progress.note("starting Ray, verl's workers and vLLM")
         return self
 

@@ -17,6 +17,7 @@ from ..backend.versions import check_versions
 from ..checkpoints.book import read_book
 from ..checkpoints.disk import checkpoint_bytes, require_run
 from ..checkpoints.ledger import Ledger
+from ..checkpoints.lock import FolderLock
 from ..errors import DataError, ParamsError
 from ..hardware import resolve_device
 from ..metrics_log import MetricsLog
@@ -66,6 +67,7 @@ def fine_tune(params: Params, digest: str, run: FineTuning) -> tuple[int, float]
     Raises:
         ParamsError: when a batch is larger than the data.
         StageError: when training fails; committed steps stay for the next run.
+        CheckpointError: another process runs it.
     """
     check_versions()
     began, startup_s = time.monotonic(), 0.0
@@ -76,7 +78,11 @@ def fine_tune(params: Params, digest: str, run: FineTuning) -> tuple[int, float]
     if book is not None and book.finished is not None:
         return total_steps, startup_s
     require_run(run.scratch, checkpoint_bytes(n_parameters(run.model)), keep_newest=1)
-    with Tracker(params, run.stage) as tracker, StageProgress(run.stage, total_steps) as progress:
+    with (
+        FolderLock(run.scratch),
+        Tracker(params, run.stage) as tracker,
+        StageProgress(run.stage, total_steps) as progress,
+    ):
         progress.note("starting verl's SFT trainer")
 
         def on_metrics(step: int, metrics: dict[str, Any]) -> None:

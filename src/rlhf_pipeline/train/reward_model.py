@@ -16,6 +16,7 @@ from .. import paths, publish
 from ..checkpoints.book import read_book
 from ..checkpoints.disk import checkpoint_bytes, require_run
 from ..checkpoints.ledger import Ledger
+from ..checkpoints.lock import FolderLock
 from ..checkpoints.published import forget_published, mark_published
 from ..checkpoints.retention import bound_runs
 from ..checkpoints.run_folder import TRL_STEPS
@@ -81,6 +82,7 @@ def run_reward_model(params: Params, digest: str) -> None:
     if book is None or book.finished is None:
         require_run(scratch, checkpoint_bytes(n_parameters(paths.SFT_MODEL)), keep_newest=1)
         with (
+            FolderLock(scratch),
             Tracker(params, "reward_model") as tracker,
             StageProgress("reward_model", job["total_steps"]) as progress,
         ):
