@@ -101,15 +101,23 @@ class Ledger(LedgerView):
             EnvironmentProblem: the disk budget does not allow another checkpoint.
         """
         self._refuse_committed(step)
+        self.require_room(step)
+        with writing(f"saving step {step}"):
+            self.files.clear_work()
+            self.files.work(step).mkdir(parents=True)
+        return self.files.work(step)
+
+    def require_room(self, step: int) -> None:
+        """Ask for the disk that saving `step` takes; for trainers that write into their own folder.
+
+        Raises:
+            EnvironmentProblem: the disk budget does not allow another checkpoint.
+        """
         sizes = [entry.size_bytes for entry in self.book.live()]
         require_free(
             self.files.root, max(sizes, default=self._first_save_bytes), self._min_free_bytes,
             f"saving step {step}", "ppo.checkpoints.keep_newest or ppo.checkpoints.min_free_gib",
         )  # fmt: skip
-        with writing(f"saving step {step}"):
-            self.files.clear_work()
-            self.files.work(step).mkdir(parents=True)
-        return self.files.work(step)
 
     def discard(self) -> None:
         """Drop what `begin` started, as when the step turned out bad."""

@@ -134,6 +134,8 @@ def callback(ledger: Ledger | None, metrics_file: Path) -> Any:
         def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             # transformers saves only at its own interval; every validated step is to be saved.
             control.should_save = True
+            if ledger is not None:
+                ledger.require_room(state.global_step)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if ledger is not None and ledger.book.entry(state.global_step) is None:
