@@ -28,7 +28,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "response_tokens": ("response_length/mean",),
     "repetition": ("rollout/repetition",),
 }
-"""Series -> verl's metric names (rollout/* and val/score are ours), the first one logged being taken."""
+"""Series -> verl's metric names (rollout/* and val/score are ours), the best that is logged being taken."""
 KEPT = 600
 """Values kept of each series; the first EARLY ones are kept for ever, they are the start of the course."""
 EARLY = 20
@@ -53,11 +53,16 @@ class History:
     def add(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Take in one step's logged metrics."""
         for series, sources in SOURCES.items():
-            source = self._source.get(series) or next((name for name in sources if name in metrics), None)
+            source = next((name for name in sources if name in metrics), None)
             value = metrics.get(source) if source else None
             if source is None or not isinstance(value, (int, float)) or not math.isfinite(value):
                 continue
-            self._source[series] = source
+            known = self._source.setdefault(series, source)
+            if sources.index(source) > sources.index(known):
+                continue
+            if source != known:  # a better measurement than the one before training: another course
+                self._source[series] = source
+                self._series.pop(series)
             course = self._series.setdefault(series, [])
             course.append((step, float(value)))
             if len(course) > KEPT:

@@ -105,3 +105,16 @@ def test_a_rollback_forgets_the_course_it_undid():
     ramp(straight, 0, 8)
     rolled.rolled_back(7)
     assert rolled.state_dict() == straight.state_dict()
+
+
+def test_gold_of_rollouts_takes_the_place_of_the_score_that_came_first():
+    monitor = GuardMonitor(guards(reward_hacking="warn"))
+    monitor.observe(0, {"val/score": 0.5})
+    for step in range(1, 12):
+        monitor.observe(step, {"rollout/gold/mean": 0.6, "critic/score/mean": 0.1 * (step % 2)})
+    monitor.observe(12, {"rollout/gold/mean": 0.6, "val/score": 0.4, "critic/score/mean": 0.1})
+    assert monitor.history.source("gold") == "rollout/gold/mean"
+    found = monitor.observe(13, {"rollout/gold/mean": 0.3, "val/score": 0.6, "critic/score/mean": 0.9})
+    assert [alarm.guard for alarm in found.alarms] == ["reward_hacking"]
+    assert found.alarms[0].metric == "rollout/gold/mean"
+    assert (found.alarms[0].value, found.alarms[0].reference) == (0.3, pytest.approx(0.6))
