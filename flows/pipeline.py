@@ -24,6 +24,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running
 
 from rlhf_pipeline import orphans, progress
+from rlhf_pipeline.checkpoints.release_log import Version
 from rlhf_pipeline.errors import PipelineError
 
 from .artifacts import show_results
@@ -31,7 +32,7 @@ from .console import Console
 from .dvc_tasks import Interrupted
 from .notify import HOOKS
 from .reconcile import RunRecord, reconcile
-from .release import Released, release
+from .release import Released, go_back_to_promoted, release
 from .training_run import Request, TrainingRun
 from .watch import Api, CancelRequested, Orders, Watch, tell_event
 
@@ -198,7 +199,7 @@ def release_policy(run: TrainingRun, flow_run_id: UUID, console: Console) -> Sta
         console.say(line)
 
     try:
-        found: Released = release(run.folder, on_line)
+        found: Released = release(run.folder, on_line, lambda reason: rollback_policy(reason))
     except PipelineError as error:
         return Failed(message=str(error))
     console.say(f"release: {found.sentence}")
@@ -210,6 +211,14 @@ def release_policy(run: TrainingRun, flow_run_id: UUID, console: Console) -> Sta
     logger.info(found.sentence)
     tell_event(f"rlhf.release.{found.action}", flow_run_id, "release", payload)
     return Completed(message=found.sentence)
+
+
+@task(name="rollback", task_run_name="rollback", cache_policy=NO_CACHE, persist_result=False)
+def rollback_policy(reason: str) -> Version:
+    """Restore the promoted policy, because the new one is worse."""
+    version = go_back_to_promoted(reason)
+    get_run_logger().warning("back to %s: %s", version.id, reason)
+    return version
 
 
 def tell_the_rest() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from rlhf_pipeline import errors, params, paths, process, publish
 from rlhf_pipeline.checkpoints.release import Releases
+from rlhf_pipeline.checkpoints.release_log import Version
 
 from .dvc_tasks import dvc_environment
 
@@ -43,10 +44,16 @@ class Released:
     """Workspace, relative to the main one, that the policy was made in."""
 
 
-def release(folder: Path | None = None, on_line: Callable[[str], None] = print) -> Released:
+def release(
+    folder: Path | None = None,
+    on_line: Callable[[str], None] = print,
+    go_back: Callable[[str], Version] | None = None,
+) -> Released:
     """Promote the policy of a workspace, or restore the promoted one, and write reports/release.json.
 
-    `folder` is the workspace the policy was made in; releases belong to the main workspace.
+    Args:
+        folder: the workspace the policy was made in; releases belong to the main workspace.
+        go_back: restores the promoted policy, given the reason; the flow does it in a task of its own.
 
     Raises:
         CheckpointError: the policy or the promoted version is damaged.
@@ -66,7 +73,7 @@ def release(folder: Path | None = None, on_line: Callable[[str], None] = print) 
         releases.promote(policy, metrics, made_in=folder)  # proves its files and mends the link
         found = Released("unchanged", current.id, f"{current.id} is already the promoted policy")
     else:
-        found = _compared(releases, folder, policy, metrics, on_line)
+        found = _compared(releases, folder, policy, metrics, on_line, go_back or go_back_to_promoted)
     found = replace(found, made_in=os.path.relpath(folder, paths.workspace()))
     publish.write_json(folder / paths.RELEASE_JSON, asdict(found))
     releases.prune(KEPT_VERSIONS)
@@ -79,6 +86,7 @@ def _compared(
     policy: Path,
     metrics: Mapping[str, float],
     on_line: Callable[[str], None],
+    go_back: Callable[[str], Version],
 ) -> Released:
     from rlhf_pipeline.checkpoints.release_rule import compare
 
@@ -103,12 +111,21 @@ def _compared(
         "confirm": rules.rollback.confirm,
     }
     if result.verdict == "rollback" and rules.rollback.enabled:
-        version = releases.restore(reason=result.sentence)
+        version = go_back(result.sentence)
         return Released("rolled_back", version.id, f"back to {version.id}: {result.sentence}", **facts)
     version = releases.promote(
         policy, metrics, scores_by_prompt=scores["new"], reason=result.sentence, made_in=folder
     )
     return Released("promoted", version.id, f"promoted as {version.id}: {result.sentence}", **facts)
+
+
+def go_back_to_promoted(reason: str) -> Version:
+    """Prove the promoted policy file by file and point everything at it again.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    return Releases(paths.workspace()).restore(reason=reason)
 
 
 def head_to_head(

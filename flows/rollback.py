@@ -1,4 +1,6 @@
-"""Makes an earlier policy the promoted one: a flow for Prefect's pages, and `python -m flows.rollback --list | --to ID`.
+"""Makes an earlier policy the promoted one: a flow for Prefect's pages, and a command.
+
+    python -m flows.rollback --list | --to ID
 
 The version's files are proven against their manifest before the pointer moves, in one step and with
 history; models/policy and DVC stay as they are. The rollback after a worse run is the training flow's.

@@ -97,9 +97,12 @@ def test_a_worse_policy_is_rolled_back_and_a_better_one_promoted(workspace: Path
     run = prefect.flow_runs()[0]
     assert run["state_name"] == "RolledBack"
     assert prefect.task_states(run)["release"] == "RolledBack"
+    assert prefect.task_states(run)["rollback"] == "Completed"
     assert "new policy 0.400, promoted policy 0.600" in run["state"]["message"]
     assert os.readlink(workspace / "models/promoted") == promoted
-    assert json.loads((workspace / "reports/release.json").read_text())["action"] == "rolled_back"
+    found = json.loads((workspace / "reports/release.json").read_text())
+    assert (found["action"], found["confirm"], found["made_in"]) == ("rolled_back", "paired_bootstrap", ".")
+    assert found["upper_bound"] < 0
     # The same policy by another judgement: released by the command that follows a plain `dvc repro`.
     scores["new"] = dict.fromkeys(prompts, 0.7)
     behave(workspace, compare=scores)
