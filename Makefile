@@ -44,7 +44,7 @@ params-docs: setup    ## rewrite docs/params.md from the typed models
 bench-data: setup     ## how many rows a second the data stages take
 	$(PY) -m benchmarks.data
 faults: setup         ## kill, damage and starve a real run, and see it recover
-	$(PY) -m pytest -m "not long and not gpu" -rP tests/faults
+	$(PY) -m pytest -m "not long and not gpu" -rP tests/faults tests/unit/checkpoints
 	$(PY) -m benchmarks.faults
 lock: setup           ## rebuild requirements/*.lock from pyproject.toml
 	scripts/lock.sh

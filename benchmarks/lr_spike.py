@@ -2,7 +2,8 @@
 
     python -m benchmarks.lr_spike [FOLDER]
 
-Two real runs from the same SFT and reward model: one without rollback and guards, one with the defaults.
+Three real runs from the same SFT and reward model: without rollback and guards, with the defaults, and with
+rollback by the validation score alone. A run that is done is not made again.
 FOLDER is a workspace whose reward_model stage is done; left out, a clone is made and the stages are run
 (about two minutes on two cores). Prints the table of docs/reliability.md. The fault is put in place by
 tests/faults/inject; it is part of the run's state, as a wrong change of a running job would be, so going
@@ -46,17 +47,18 @@ GUARDS = (
     "response_length",
     "repetition",
 )
-CONTROL = {
-    "rollback.enabled": False,
-    "guards.non_finite": "warn",
-    **{f"guards.{guard}.action": "off" for guard in GUARDS},
+NO_GUARDS = {"guards.non_finite": "warn", **{f"guards.{guard}.action": "off" for guard in GUARDS}}
+RUNS: dict[str, dict[str, Any]] = {
+    "without rollback": {"rollback.enabled": False, **NO_GUARDS},
+    "with rollback": {},
+    "rollback by the score alone": NO_GUARDS,
 }
 
 
 def main() -> int:
     folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else prepared()
     rows = []
-    for name, changes in (("without rollback", CONTROL), ("with rollback", {})):
+    for name, changes in RUNS.items():
         rows.append({"run": name, **measured(run(folder, name, {**RUN, **changes}))})
     write_json(ROOT / "benchmarks" / "results" / "lr_spike.json", rows)
     for row in rows:
@@ -89,6 +91,8 @@ def environment(folder: Path, fault: str = "") -> dict[str, str]:
 def run(source: Path, name: str, changes: dict[str, Any]) -> Path:
     """One PPO run in a workspace of its own, with the fault."""
     folder = source.parent / f"{source.name}-{name.replace(' ', '-')}"
+    if (folder / paths.metrics("ppo")).exists():
+        return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for part in (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL):

@@ -43,7 +43,8 @@ def test_two_workers_on_one_node(run: Any, tmp_path: Path) -> None:
     folder = copy_of(run, tmp_path / "copy")
     found = ppo(folder, run, {"hardware.n_gpus_per_node": 2, "ppo.micro_batch_size_per_gpu": 8}, {})
     assert found["steps"] == 2
-    sharded = list(folder.glob(".scratch/ppo/*/ledger/global_step_2/actor/model_world_size_2_rank_*.pt"))
+    step = f"global_step_{found['best_step']}"
+    sharded = list(folder.glob(f".scratch/ppo/*/ledger/{step}/actor/model_world_size_2_rank_*.pt"))
     assert len(sharded) == 2
 
 
