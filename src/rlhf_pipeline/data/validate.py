@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 MEMORY_GIB = 1.0
 DOCS = "docs"
 QUARANTINE = "quarantine"
-OWN_SPEED = ("personal data", "scripts")
-"""Suites whose rows per second are told, as those of the facts are: they can be switched off."""
+OWN_SPEED = ("tokens", "near duplicates", "benchmarks", "personal data", "scripts")
+"""Suites whose rows per second are told: the slow ones, which can be switched off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ def validate(params: Params, prepared: Path, model: Path, facts: Mapping[str, An
     if remaining:
         helps = section.on_error == "stop" and quarantine.quarantinable(remaining)
         raise DataError(_refusal(remaining, helps))
-    own = {suite: speed for suite in OWN_SPEED if (speed := outcome.speed(suite))}
+    speeds = {suite: speed for suite in OWN_SPEED if (speed := outcome.speed(suite))}
     said = _said(outcome.warned, rows_shown=1)
-    return Verdict(len(outcome.findings), said, quarantined, made.speeds | own)
+    return Verdict(len(outcome.findings), said, quarantined, speeds)
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
@@ -106,6 +106,8 @@ def _judged(params: Params, prepared: Path, chat: ChatTokenizer, scratch: Path) 
         raise DataError("no expectation is left: validate_data.checks switches every one of them off")
     made = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
     outcome.extend(gate.run(wanted))
+    for suite in made.seconds.keys() & outcome.seconds.keys():
+        outcome.seconds[suite] += made.seconds[suite]
     return gate, outcome, made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from rlhf_pipeline.params.load import parse, read_yaml
 from rlhf_pipeline.params.root import Params
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+REAL_DATA = Path(os.environ.get("RLHF_REAL_DATA", REPOSITORY.parent / "shared" / "data"))
+"""Where the public sets of docs/data.md lie, if they are at hand."""
 SPECIAL = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
 TEMPLATE = (
     "{%- for message in messages -%}{{- '<|' + message['role'] + '|>' + message['content'] + '<|end|>' -}}"

@@ -19,10 +19,9 @@ from rlhf_pipeline.data.shapes import SHAPES
 from rlhf_pipeline.data.validate import validate
 from rlhf_pipeline.params.load import parse
 
-from .made import REPOSITORY, model, values
+from .made import REAL_DATA, REPOSITORY, model, values
 
 TEXT = (REPOSITORY / "docs" / "data.md").read_text(encoding="utf-8")
-RAW = REPOSITORY.parent / "shared" / "data"
 RECIPES = dict(re.findall(r"<!-- recipe: (\S+) -->\n```yaml\n(.*?)```", TEXT, re.DOTALL))
 
 
@@ -66,14 +65,14 @@ def expected_rows(name: str) -> tuple[int, int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not RAW.is_dir(), reason="the real data sets are not here")
+@pytest.mark.skipif(not REAL_DATA.is_dir(), reason="the real data sets are not here")
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_runs_through_the_gate(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     overrides: dict[str, Any] = YAML(typ="safe", pure=True).load(RECIPES[name])
-    params = parse(values(), {"data.raw": str(RAW), **overrides})
+    params = parse(values(), {"data.raw": str(REAL_DATA), **overrides})
     paths.PREPARED.mkdir(parents=True)
-    prepare(params.data, params.seed, RAW, paths.PREPARED)
+    prepare(params.data, params.seed, REAL_DATA, paths.PREPARED)
     assert rows_in(paths.PREPARED) == expected_rows(name)
     verdict = validate(params, paths.PREPARED, model(paths.BASE_MODEL), {})
     taken = tuple(verdict.quarantined[table] for table in paths.TABLES)

@@ -9,10 +9,9 @@ import pytest
 
 from rlhf_pipeline.data.prepare import prepare
 
-from .made import REPOSITORY, params
+from .made import REAL_DATA, params
 
-RAW = REPOSITORY.parent / "shared" / "data"
-pytestmark = pytest.mark.skipif(not RAW.is_dir(), reason="the real data sets are not here")
+pytestmark = pytest.mark.skipif(not REAL_DATA.is_dir(), reason="the real data sets are not here")
 
 # path, options -> shape and (preferences, sft, prompts, ties, set aside)
 SETS: list[tuple[str, dict[str, Any], str, tuple[int, int, int, int, int]]] = [
@@ -31,8 +30,8 @@ def test_a_real_set_has_the_right_row_counts(
     path: str, options: dict[str, Any], shape: str, counts: tuple[int, ...], tmp_path: Path
 ) -> None:
     source = {"kind": "auto", "path": path, "name": "real", "weight": 1.0, "limit": None, "mapping": None}
-    data = params(data__raw=str(RAW), data__sources=[{**source, "options": options}]).data
-    facts = prepare(data, 7, RAW, tmp_path)["real"]
+    data = params(data__raw=str(REAL_DATA), data__sources=[{**source, "options": options}]).data
+    facts = prepare(data, 7, REAL_DATA, tmp_path)["real"]
     assert facts["shape"] == shape
     keys = ("preferences_rows", "sft_rows", "prompts_rows", "undecided", "set_aside")
     assert tuple(facts[key] for key in keys) == counts

@@ -125,11 +125,12 @@ def test_offending_rows_are_a_table_and_the_docs_read_offline() -> None:
         2,
     )
     assert bad["id"] == records.prompt_id([{"role": "user", "content": "train three"}])
-    assert "train three" in bad["excerpt"]
+    assert bad["excerpt"] == "prompt: train three | chosen:  | rejected: No."
     assert pa.csv.read_csv(paths.DATA_REPORT / "offending_rows.csv").num_rows == len(rows)
     pages = {page.name: page.read_text() for page in (paths.DATA_REPORT / "docs").iterdir()}
     assert {"index.html", "preferences.html", "tokens.html"} <= pages.keys()
     assert "the data does not pass" in pages["index.html"]
+    assert "_tokens" not in re.sub(r"max_\w+_tokens", "", pages["index.html"])
     assert "chosen holds no text" in pages["preferences.html"]
     for name, page in pages.items():
         assert not re.search(r"""(src|href)=["'](https?:)?//|@import|<script""", page), name

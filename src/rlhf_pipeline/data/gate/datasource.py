@@ -37,8 +37,9 @@ class RelationsAsset(gx.DataAsset):
         return [gx.IDDict()]
 
     def get_batch(self, batch_request: gx.BatchRequest) -> gx.Batch:
-        spec = gx.BatchSpec({"relations": ", ".join(self.datasource.relations)})
-        data, markers = self.datasource.get_execution_engine().get_batch_data_and_markers(spec)
+        engine = self.datasource.get_execution_engine()
+        spec = gx.BatchSpec({"relations": ", ".join(engine.relations)})
+        data, markers = engine.get_batch_data_and_markers(spec)
         definition = gx.LegacyBatchDefinition(
             datasource_name=self.datasource.name,
             data_connector_name="fluent",

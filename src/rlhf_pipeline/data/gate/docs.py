@@ -67,6 +67,7 @@ def write(outcome: Outcome, passes: bool, quarantined_rows: int, prepared: Path,
             "failed": sum(one in outcome.failed for one in findings),
             "warned": sum(one in outcome.warned for one in findings),
             "seconds": outcome.seconds[suite],
+            "rows_per_s": outcome.speed(suite),
         }
         for suite in outcome.results
     ]
@@ -103,7 +104,7 @@ def page_name(suite: str) -> str:
 def _row(one: Finding) -> dict[str, Any]:
     return {
         "page": page_name(one.suite),
-        "table": one.table,
+        "table": one.place,
         "name": one.name,
         "severity": one.severity,
         "statement": one.statement,

@@ -18,7 +18,9 @@ th, td { padding: .45rem .6rem; border-bottom: 1px solid var(--line); vertical-a
 td table { font-size: .85rem; margin-top: .5rem; }
 td td, td th { padding: .2rem .4rem; overflow-wrap: anywhere; }
 td th, td td:nth-child(-n+3) { white-space: nowrap; }
-td td:nth-child(4) { min-width: 14rem; }
+td td:nth-child(4) { width: 25%; }
+td td:nth-child(5) { width: 45%; }
+.observed { white-space: nowrap; }
 code, .badge { font: .85em ui-monospace, monospace; }
 .badge { background: var(--soft); border-radius: .3rem; padding: .1rem .4rem; }
 .text-success, .ok { color: var(--ok); }
@@ -34,7 +36,22 @@ a { color: inherit; }
 nav { margin-bottom: 1rem; }
 .quiet { opacity: .7; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
-@media (max-width: 45rem) { body { margin: 1rem auto; } table { display: block; overflow-x: auto; } }
+@media (max-width: 45rem) {
+  body { margin: 1rem auto; }
+  .figures { font-size: .85rem; }
+  .figures th, .figures td { padding: .35rem .25rem; overflow-wrap: anywhere; }
+  table:has(> thead th):not(.figures), table:has(> thead th):not(.figures) > tbody,
+  table:has(> thead th):not(.figures) > tbody > tr { display: block; width: auto; }
+  table:has(> thead th):not(.figures) > thead { display: none; }
+  table:has(> thead th):not(.figures) > tbody > tr { padding: .5rem 0; border-bottom: 1px solid var(--line); }
+  table:has(> thead th):not(.figures) > tbody > tr > td {
+    display: block; width: auto; padding: .1rem .25rem; border: 0;
+  }
+  table:has(> thead th):not(.figures) > tbody > tr > td:first-child { float: left; }
+  table:has(> thead th):not(.figures) td td:nth-child(-n+3) { display: inline; opacity: .7; }
+  td td:nth-child(-n+3) * { display: inline; }
+  td td:first-child { float: none !important; }
+}
 """
 
 HEAD = (
@@ -65,11 +82,22 @@ INDEX = (
 {% else %}<span class="bad">the data does not pass</span>{% endif %}</h1>
 {% if quarantined_rows %}<p><span class="warn">{{ '{:,}'.format(quarantined_rows) }}
 {{- ' row was' if quarantined_rows == 1 else ' rows were' }} taken out</span>
-and lie, with reasons, in the folder quarantine beside these pages. What follows was found before that.</p>
+and lie, with reasons, in the folder <a href="../quarantine/">quarantine</a>.
+What follows was found before that.</p>
 {% endif %}
-<table>
-<thead><tr><th>Suite</th><th class="number">Expectations</th><th class="number">Errors</th>
-<th class="number">Warnings</th><th class="number">Seconds</th></tr></thead>
+{% if broken %}<h5>What does not hold</h5>
+<table><thead><tr><th>Severity</th><th>Table</th><th>Expectation</th><th>Observed</th></tr></thead><tbody>
+{% for one in broken %}<tr>
+<td class="{{ 'bad' if one.severity == 'error' else 'warn' }}">{{ one.severity }}</td>
+<td>{{ one.table }}</td>
+<td>{{ one.statement }}<br><a href="{{ one.page }}"><code>{{ one.name }}</code></a></td>
+<td class="{{ 'observed' if (one.observed | string | length) < 50 }}">{{ one.observed }}</td>
+</tr>{% endfor %}
+</tbody></table>{% endif %}
+<h5>Suites</h5>
+<table class="figures">
+<thead><tr><th>Suite</th><th class="number">Checks</th><th class="number">Errors</th>
+<th class="number">Warnings</th><th class="number">Seconds</th><th class="number">Rows/s</th></tr></thead>
 <tbody>
 {% for suite in suites %}<tr>
 <td><a href="{{ suite.page }}">{{ suite.name }}</a></td>
@@ -77,30 +105,22 @@ and lie, with reasons, in the folder quarantine beside these pages. What follows
 <td class="number {{ 'bad' if suite.failed }}">{{ suite.failed }}</td>
 <td class="number {{ 'warn' if suite.warned }}">{{ suite.warned }}</td>
 <td class="number">{{ '%.2f' % suite.seconds }}</td>
+<td class="number">{{ '{:,.0f}'.format(suite.rows_per_s) }}</td>
 </tr>{% endfor %}
 </tbody></table>
 <h5>Rows</h5>
-<table><thead><tr><th>Table</th><th class="number">Train</th><th class="number">Validation</th>
-<th class="number">Test</th></tr></thead><tbody>
+<table class="figures"><thead><tr><th>Table</th><th class="number">Train</th>
+<th class="number">Validation</th><th class="number">Test</th></tr></thead><tbody>
 {% for name, rows in tables.items() %}<tr><td>{{ name }}</td>
 {% for count in rows %}<td class="number">{{ '{:,}'.format(count) }}</td>{% endfor %}</tr>{% endfor %}
 </tbody></table>
 {% if sources %}<h5>Sources</h5>
-<table><thead><tr><th>Source</th><th>Recognised as</th>
+<table class="figures"><thead><tr><th>Source</th><th>Recognised as</th>
 {% for head in ('Rows read', 'Ties', 'Sampled out', 'Set aside', 'Repeats') %}
 <th class="number">{{ head }}</th>{% endfor %}</tr></thead><tbody>
 {% for name, one in sources.items() %}<tr><td>{{ name }}</td><td>{{ one.shape }}</td>
 {% for key in ('raw_rows', 'undecided', 'sampled_out', 'set_aside', 'repeated') %}
 <td class="number">{{ '{:,}'.format(one[key]) }}</td>{% endfor %}</tr>{% endfor %}
-</tbody></table>{% endif %}
-{% if broken %}<h5>What does not hold</h5>
-<table><thead><tr><th>Severity</th><th>Table</th><th>Expectation</th><th>Observed</th></tr></thead><tbody>
-{% for one in broken %}<tr>
-<td class="{{ 'bad' if one.severity == 'error' else 'warn' }}">{{ one.severity }}</td>
-<td>{{ one.table }}</td>
-<td>{{ one.statement }}<br><a href="{{ one.page }}"><code>{{ one.name }}</code></a></td>
-<td>{{ one.observed }}</td>
-</tr>{% endfor %}
 </tbody></table>{% endif %}
 <p class="quiet">All offending rows, up to validate_data.max_reported_rows per expectation:
 <a href="../offending_rows.csv">offending_rows.csv</a>;

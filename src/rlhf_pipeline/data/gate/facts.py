@@ -6,7 +6,8 @@ Only those that some expectation asks for, each timed. What the facts mean is ju
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,15 +19,14 @@ from ..chat import ChatTokenizer
 from ..tables import BENCHMARKS
 from . import contamination, near_duplicates, tokens
 from .engine import DuckDBEngine
-from .relations import ALL_PROMPTS
 from .suites import Budgets
 
 
 @dataclass(slots=True)
 class Made:
-    """What came with the facts: rows per second by kind, and figures for the metrics."""
+    """What came with the facts: seconds by the suite that needs them, and figures for the metrics."""
 
-    speeds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
 
 
@@ -51,30 +51,26 @@ def make(
     names = set(wanted)
     if tokens.TOKENIZER in names:
         engine.add(tokens.TOKENIZER, tokens.tokenizer_relation(chat))
-    measured, seconds = 0, 0.0
-    for table in paths.TABLES:
-        if tokens.relation(table) in names:
-            start = time.perf_counter()
-            out = scratch / f"{tokens.relation(table)}.parquet"
-            select = tokens.measure(chat, prepared, table, budgets.max_response_tokens, out)
-            seconds += time.perf_counter() - start
-            measured += pq.read_metadata(out).num_rows
-            engine.add(tokens.relation(table), select)
-            made.figures |= tokens.figures(engine, table)
-    if measured:
-        made.speeds["tokens"] = measured / seconds
-    if near_duplicates.NAME in names:
-        start = time.perf_counter()
-        select = near_duplicates.find(engine, section.near_duplicate_threshold, scratch)
-        engine.add(near_duplicates.NAME, select)
-        made.speeds["near duplicates"] = engine.row(f'SELECT count(*) FROM "{ALL_PROMPTS}"')[0] / (
-            time.perf_counter() - start
-        )
-    if contamination.NAME in names:
-        start = time.perf_counter()
-        select = contamination.find(engine, prepared, section.contamination_words, scratch)
-        engine.add(contamination.NAME, select)
-        made.speeds["benchmarks"] = engine.row(f'SELECT count(*) FROM "{contamination.NAME}"')[0] / (
-            time.perf_counter() - start
-        )
+    with _timed(made, "tokens"):
+        for table in paths.TABLES:
+            if tokens.relation(table) in names:
+                out = scratch / f"{tokens.relation(table)}.parquet"
+                select = tokens.measure(chat, prepared, table, budgets.max_response_tokens, out)
+                engine.add(tokens.relation(table), select)
+                made.figures |= tokens.figures(engine, table)
+    with _timed(made, "near duplicates"):
+        if near_duplicates.NAME in names:
+            select = near_duplicates.find(engine, section.near_duplicate_threshold, scratch)
+            engine.add(near_duplicates.NAME, select)
+    with _timed(made, "benchmarks"):
+        if contamination.NAME in names:
+            select = contamination.find(engine, prepared, section.contamination_words, scratch)
+            engine.add(contamination.NAME, select)
     return made
+
+
+@contextmanager
+def _timed(made: Made, suite: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    made.seconds[suite] = time.perf_counter() - start

@@ -94,8 +94,11 @@ def where_found(table: str, predicate: Predicate) -> str:
 
 
 def excerpt(table: str) -> str:
-    """The start of what a row of a table says, as SQL."""
-    parts = [f"coalesce(left({sql}, {EXCERPT_CHARACTERS}), 'null')" for sql in texts(table).values()]
+    """The start of each text of a row of a table, with its name, as SQL."""
+    parts = [
+        f"'{name}: ' || coalesce(left({sql}, {EXCERPT_CHARACTERS}), 'null')"
+        for name, sql in texts(table).items()
+    ]
     return " || ' | ' || ".join(parts)
 
 

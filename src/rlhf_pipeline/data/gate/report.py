@@ -77,7 +77,7 @@ def lines(one: Finding, rows_shown: int) -> list[str]:
     """A finding and a few of its rows, for the terminal."""
     observed = one.exception.splitlines()[0] if one.exception else one.observed
     return [
-        f"{one.table}: {one.name} [{one.severity}]: {observed}. {one.statement}",
+        f"{one.place}: {one.name} [{one.severity}]: {observed}. {one.statement}",
         *(
             f"  {row['home']}/{row['split']} row {row['row']} (prompt {row['id']}): {row['reason']}"
             for row in one.offenders[:rows_shown]

@@ -41,6 +41,11 @@ class Finding:
     """Why the expectation could not be evaluated."""
     expectation: RelationExpectation
 
+    @property
+    def place(self) -> str:
+        """The table, or what else was looked at, as readers know it."""
+        return self.table.removesuffix("_tokens").replace("_", " ")
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -50,7 +55,7 @@ class Outcome:
     results: dict[str, Any] = field(default_factory=dict)
     """Great Expectations' own result of each suite, for the Data Docs."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Wall time of each suite."""
+    """Wall time of each suite, the making of its facts included."""
 
     def extend(self, other: Outcome) -> None:
         """Add what another run of the same gate found."""
@@ -62,7 +67,8 @@ class Outcome:
         """Rows per second that a suite looked at, or None when it did not run."""
         if suite not in self.seconds:
             return None
-        return sum(one.rows for one in self.findings if one.suite == suite) / self.seconds[suite]
+        rows = {one.place: one.rows for one in self.findings if one.suite == suite}
+        return sum(rows.values()) / self.seconds[suite]
 
     @property
     def failed(self) -> list[Finding]:
