@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 INJECT = ROOT / "tests" / "faults" / "inject"
 ENDING_S = 30.0
 RUN_S = 400.0
+AFTER_KILL_S = 120.0
 OUTPUTS = {"sft": paths.SFT_MODEL, "reward_model": paths.REWARD_MODEL, "ppo": paths.POLICY}
 
 
@@ -117,7 +118,7 @@ def kill(folder: Path, stage: str, plan: Kill) -> Left:
     try:
         if plan.victim:
             killed = _strike(process, folder, stage, plan.victim)
-        code = process.wait(RUN_S)
+        code = process.wait(AFTER_KILL_S if plan.victim else RUN_S)
     except subprocess.TimeoutExpired:
         print(f"{stage}: {plan.point}: the run hangs after the kill", flush=True)
         killed, code = False, 1
