@@ -127,18 +127,17 @@ def _evaluated(folder: Path, against: Path) -> Run:
 def _revision(word: str) -> Run:
     import dvc.api
     from dvc.exceptions import DvcException
-    from scmrepo.exceptions import SCMError
 
     target = str(paths.metrics("evaluate"))
     try:
-        metrics = dvc.api.metrics_show(target, rev=word)
+        # Not metrics_show: it also reads the workspace, which need not have been evaluated.
+        metrics = json.loads(dvc.api.read(target, rev=word))
         params = dvc.api.params_show(str(paths.PARAMS), rev=word)
-    except (DvcException, SCMError) as error:
+    except DvcException as error:
         raise errors.DataError(
-            f"{word} is no folder, no file and no revision or experiment with {target}: {error}"
+            f"{word} is no folder, no file and no revision or experiment with {target} (not evaluated, or"
+            f" `dvc pull` is needed): {error}"
         ) from None
-    if "win_rate" not in metrics:
-        raise errors.DataError(f"{word} has no figures in {target}: it was not evaluated, or run `dvc pull`")
     return Run(word, metrics, dict(flattened(params)))
 
 
