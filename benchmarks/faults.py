@@ -41,6 +41,8 @@ REDUCED: dict[str, Any] = {
     "ppo.train_batch_size": 16,
     "ppo.mini_batch_size": 16,
     "ppo.micro_batch_size_per_gpu": 16,
+    # One vLLM engine less to start at each of some twenty starts.
+    "ppo.reward.serving": "in_process",
     "ppo.validation.every": 2,
     "ppo.validation.n_prompts": 32,
     "ppo.verl_overrides": {"trainer.rollout_data_dir": "rollouts"},
