@@ -16,7 +16,16 @@ from typing import Any
 from rlhf_pipeline import errors, paths
 from rlhf_pipeline.params import Params, load
 
-COLUMNS = ("pair_accuracy", "gold_sft", "gold_policy", "win_rate", "kl_per_token")
+COLUMNS = (
+    "pair_accuracy",
+    "gold_sft",
+    "gold_policy",
+    "win_rate",
+    "kl_per_token",
+    # The best step by gold is what gets published: these show a run that only got worse.
+    "validation_score_first",
+    "validation_score_last",
+)
 
 
 def main() -> None:
@@ -72,10 +81,11 @@ def dvc(*arguments: str, check: bool = True) -> None:
 
 
 def metrics_of(experiment: str | None) -> dict[str, float]:
-    """The figures of the workspace (None) or of an experiment."""
+    """The figures of PPO and of the evaluation, in the workspace (None) or an experiment."""
     from dvc.api import metrics_show
 
-    return dict(metrics_show(str(paths.metrics("evaluate")), rev=experiment))
+    files = (str(paths.metrics(stage)) for stage in ("ppo", "evaluate"))
+    return {name: value for file in files for name, value in metrics_show(file, rev=experiment).items()}
 
 
 def table(rows: Mapping[str, Mapping[str, float]]) -> str:

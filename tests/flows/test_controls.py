@@ -25,9 +25,10 @@ figures = {
     "gold_policy_ci_high": 0.75,
     "kl_per_token": 0.05 if params["ppo"]["kl"]["loss"]["coef"] else 0.5,
 }
-path = pathlib.Path("reports/metrics/evaluate.json")
-path.parent.mkdir(parents=True, exist_ok=True)
-path.write_text(json.dumps(figures))
+folder = pathlib.Path("reports/metrics")
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "evaluate.json").write_text(json.dumps(figures))
+(folder / "ppo.json").write_text(json.dumps({"validation_score_last": 0.25 + 0.5 * learns}))
 """
 DVC_YAML = """
 stages:
@@ -35,7 +36,7 @@ stages:
     cmd: {python} stage.py
     deps: [stage.py]
     params: [seed, ppo, reward_model]
-    metrics: [reports/metrics/evaluate.json]
+    metrics: [reports/metrics/evaluate.json, reports/metrics/ppo.json]
 """
 
 
@@ -80,13 +81,13 @@ def test_the_table_shows_the_figures_of_each_run_and_the_workspace_stays(
     controls.main()
     shown = [line for line in capfd.readouterr().out.splitlines() if line.startswith("|")]
     assert shown == [
-        "| run | pair_accuracy | gold_sft | gold_policy | win_rate | kl_per_token |",
-        "| --- | --- | --- | --- | --- | --- |",
-        "| demo | - | 0.500 | 0.707 [0.250, 0.750] | - | 0.050 |",
-        "| seed 8 | - | 0.500 | 0.708 [0.250, 0.750] | - | 0.050 |",
-        "| seed 9 | - | 0.500 | 0.709 [0.250, 0.750] | - | 0.050 |",
-        "| shuffled labels | - | 0.500 | 0.507 [0.250, 0.750] | - | 0.050 |",
-        "| no KL | - | 0.500 | 0.707 [0.250, 0.750] | - | 0.500 |",
+        f"| run | {' | '.join(controls.COLUMNS)} |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| demo | - | 0.500 | 0.707 [0.250, 0.750] | - | 0.050 | - | 0.750 |",
+        "| seed 8 | - | 0.500 | 0.708 [0.250, 0.750] | - | 0.050 | - | 0.750 |",
+        "| seed 9 | - | 0.500 | 0.709 [0.250, 0.750] | - | 0.050 | - | 0.750 |",
+        "| shuffled labels | - | 0.500 | 0.507 [0.250, 0.750] | - | 0.050 | - | 0.250 |",
+        "| no KL | - | 0.500 | 0.707 [0.250, 0.750] | - | 0.500 | - | 0.750 |",
     ]
     assert (repository / "params.yaml").read_bytes() == before
 
