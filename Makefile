@@ -23,7 +23,7 @@ demo: setup           ## the whole pipeline, from data to the aligned policy and
 	$(PY) -m flows.train
 demo-controls: setup  ## the same with shuffled preference labels and without KL: what must not work does not
 	$(PY) -m scripts.controls
-sweep: setup          ## make sweep SWEEP=kl: run presets/sweeps/kl.yaml through DVC's queue and compare
+sweep: setup          ## make sweep SWEEP=kl: run the experiments of presets/sweeps/kl.yaml and compare
 	$(PY) -m scripts.sweep $(SWEEP)
 test: lint            ## lint, then every test that needs no GPU, the fast ones first
 	$(PY) -m pytest $(TESTS) tests/unit tests/contract tests/flows tests/faults tests/end_to_end

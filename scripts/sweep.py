@@ -1,14 +1,15 @@
-"""`make sweep SWEEP=kl`: runs presets/sweeps/kl.yaml through DVC's queue and compares what came out.
+"""`make sweep SWEEP=kl`: runs the experiments of presets/sweeps/kl.yaml with DVC and compares them.
 
-Each run gets a workspace of DVC's own, so the files here stay as they are, and a stage that the change
-does not touch comes from the cache. All values are checked before the first run starts. What is compared
-and how the intervals are made is rlhf_pipeline.compare's.
+One after the other, each in a workspace of DVC's own (`dvc exp run --temp`): the files here stay as they
+are, a stage that the change does not touch comes from the cache, and Ctrl-C ends everything, which it
+does not with DVC's queue (docs/experiments.md). All values are checked before the first run starts.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from rlhf_pipeline.report.parallel import page
 from .controls import dvc
 
 SWEEPS = Path("presets/sweeps")
+AUTHOR = {"name": "rlhf-pipeline", "email": "rlhf-pipeline@localhost"}
 JUDGES = ("gold_policy", "judge_policy", "win_rate")
 """What the runs are ranked by: the first of these that every run has."""
 
@@ -41,22 +43,24 @@ def main() -> None:
     runs = {f"{name}-{number}": run for number, run in enumerate(runs_of(known[name]), start=1)}
     for run in runs.values():
         load(paths.PARAMS, run)
-    require_commit()
+    prepare_git()
+    failed = []
     for experiment, run in runs.items():
         dvc("exp", "remove", experiment, check=False)
         settings = [f"-S{key}={json.dumps(value)}" for key, value in run.items()]
-        dvc("exp", "run", "--queue", "--name", experiment, *settings)
-    try:
-        dvc("exp", "run", "--run-all", "--jobs", "1")
-    except KeyboardInterrupt:
-        # DVC's worker would go on by itself.
-        dvc("queue", "stop", "--kill", check=False)
-        raise
-    found = compare.read_runs(list(runs), paths.SFT_MODEL)
-    print(compare.table(found))
-    html = paths.REPORTS / f"sweep-{name}.html"
-    publish.write_text(html, page([(run.name, compare.axes(run, found)) for run in found]))
-    print(f"\n{verdict(found)}\nparallel coordinates: {html}")
+        try:
+            dvc("exp", "run", "--temp", "--name", experiment, *settings)
+        except errors.StageError:
+            failed.append(experiment)
+    found = compare.read_runs(
+        [experiment for experiment in runs if experiment not in failed], paths.SFT_MODEL
+    )
+    if found:
+        html = paths.REPORTS / f"sweep-{name}.html"
+        publish.write_text(html, page([(run.name, compare.axes(run, found)) for run in found]))
+        print(f"{compare.table(found)}\n\n{verdict(found)}\nparallel coordinates: {html}")
+    if failed:
+        raise errors.StageError(f"{len(failed)} of {len(runs)} runs failed, see above: {', '.join(failed)}")
 
 
 def runs_of(file: Path) -> list[dict[str, Any]]:
@@ -77,17 +81,25 @@ def runs_of(file: Path) -> list[dict[str, Any]]:
     raise errors.ParamsError(f"{file}: {kind} must hold {expected}")
 
 
-def require_commit() -> None:
-    """DVC keeps experiments as git refs beside the newest commit.
+def prepare_git() -> None:
+    """DVC keeps experiments as commits beside the newest one, so there must be one, and an author.
 
     Raises:
         EnvironmentProblem: outside git, or before the first commit.
     """
-    done = subprocess.run(["git", "rev-parse", "--verify", "HEAD"], capture_output=True, check=False)
-    if done.returncode:
-        raise errors.EnvironmentProblem(
-            "experiments are kept in git, and there is no commit here: clone or commit"
-        )
+    if not git("rev-parse", "--verify", "HEAD"):
+        raise errors.EnvironmentProblem("experiments are kept in git, and nothing is committed here yet")
+    for key in ("name", "email"):
+        if not git("config", f"user.{key}"):
+            print(f"git has no user.{key}: these runs carry {AUTHOR[key]}; `dvc exp apply` will want yours")
+            for role in ("AUTHOR", "COMMITTER"):
+                os.environ.setdefault(f"GIT_{role}_{key.upper()}", AUTHOR[key])
+
+
+def git(*arguments: str) -> str:
+    """What a git command prints; empty when it fails."""
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def verdict(runs: Sequence[compare.Run]) -> str:

@@ -56,7 +56,7 @@ def main():
         if "sleep_s" in todo:
             bar.note("sleeping")
             time.sleep(todo["sleep_s"])
-        if "error" in todo:
+        if "error" in todo and params.ppo.kl.loss.coef == todo.get("only_coef", params.ppo.kl.loss.coef):
             raise errors.DataError(todo["error"])
         if "crash" in todo:
             raise RuntimeError(todo["crash"])

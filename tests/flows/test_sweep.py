@@ -1,4 +1,4 @@
-"""A sweep through DVC's real queue, in a repository without a git identity, over stages that take no time."""
+"""A sweep of real DVC experiments, in a repository without a git identity, over stages that take no time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from rlhf_pipeline.compare import Run
 from rlhf_pipeline.errors import ParamsError
 from scripts import sweep
 
+from .cheap import behave
+
 GRID = "grid:\n  ppo.kl.loss.coef: [0.02, 0.3]\n"
 
 
@@ -26,7 +28,21 @@ def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_sweep_runs_compares_and_is_applied(workspace: Path) -> None:
+def test_runs_that_fail_are_named_and_the_others_compared(workspace: Path) -> None:
+    folder = workspace / "presets/sweeps"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "two.yaml").write_text(GRID)
+    behave(workspace, ppo={"error": "no luck", "only_coef": 0.3})
+    subprocess.run(["git", "add", "-f", "behave.json"], check=True)
+    done = run("scripts.sweep", "two", check=False)
+    assert done.returncode == 2
+    assert "1 of 2 runs failed, see above: two-2" in done.stderr
+    assert "best by gold: two-1" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_sweep_runs_compares_and_is_applied(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = workspace / "presets/sweeps"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "two.yaml").write_text(GRID)
@@ -39,6 +55,9 @@ def test_a_sweep_runs_compares_and_is_applied(workspace: Path) -> None:
     assert "take it with `dvc exp apply two-" in done.stdout
     assert (workspace / "reports/sweep-two.html").read_text().count('class="run"') == 2
     assert (workspace / "params.yaml").read_text() == before
+    assert "git has no user.name" in done.stdout
+    for name in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
+        monkeypatch.setenv(f"GIT_{name}", "me@example.org")
     run("dvc", "exp", "apply", "two-2")
     assert params.load(workspace / "params.yaml").ppo.kl.loss.coef == 0.3
     assert "Data and pipelines are up to date" in run("dvc", "status").stdout
