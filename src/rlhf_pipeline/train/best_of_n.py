@@ -47,7 +47,7 @@ def run_best_of_n(params: Params, digest: str) -> None:
     facts_file = scratch / "chosen.json"
     if not facts_file.exists():
         with StageProgress("ppo", total_steps=None) as progress:
-            chosen = {split: _choose(params, split, progress.note) for split in files}
+            chosen = _choose(params, progress.note)
         for split, file in files.items():
             _write(chosen[split], file)
         publish.write_json(facts_file, _facts(chosen["train"]))
@@ -64,18 +64,28 @@ def run_best_of_n(params: Params, digest: str) -> None:
     _publish(params, digest, run, total_steps, started, startup_s)
 
 
-def _choose(params: Params, split: str, note: Note) -> list[Chosen]:
+def _choose(params: Params, note: Note) -> dict[str, list[Chosen]]:
+    """The best response to each prompt of the training and the validation split, sampled in one pass."""
     settings = params.ppo.best_of_n
-    limit = settings.n_prompts if split == "train" else params.ppo.validation.n_prompts
-    rows = prompts_of(split, limit)
-    groups = logged(rows, split) if settings.candidates == "logged" else sampled(params, rows, note)
-    note(f"scoring {sum(map(len, groups))} responses to {len(rows)} {split} prompts")
-    chosen = best_of(params, rows, groups)
-    if not chosen:
-        raise DataError(
-            f"ppo.best_of_n.candidates: {settings.candidates}, but no {split} prompt has two responses that"
-            " are finished"
-        )
+    rows = {
+        "train": prompts_of("train", settings.n_prompts),
+        "validation": prompts_of("validation", params.ppo.validation.n_prompts),
+    }
+    every = [row for part in rows.values() for row in part]
+    if settings.candidates == "logged":
+        groups = [group for split, part in rows.items() for group in logged(part, split)]
+    else:
+        groups = sampled(params, every, note)
+    note(f"scoring {sum(map(len, groups))} responses to {len(every)} prompts")
+    chosen: dict[str, list[Chosen]] = {split: [] for split in rows}
+    for one in best_of(params, every, groups):
+        chosen[one.row["extra_info"]["split"]].append(one)
+    for split, part in chosen.items():
+        if not part:
+            raise DataError(
+                f"ppo.best_of_n.candidates: {settings.candidates}, but no {split} prompt has two responses"
+                " that are finished"
+            )
     return chosen
 
 
