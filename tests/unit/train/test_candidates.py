@@ -56,7 +56,7 @@ def data(tmp_path: Path) -> Path:
 def test_prompts_come_once_in_the_order_of_their_ids(data: Path) -> None:
     assert [row["extra_info"]["prompt_id"] for row in prompts_of("train", None, data)] == ["a", "b", "c"]
     assert len(prompts_of("train", 2, data)) == 2
-    with pytest.raises(DataError, match="validation.*does not exist"):
+    with pytest.raises(DataError, match=r"validation.*does not exist"):
         prompts_of("validation", None, data)
 
 
