@@ -51,9 +51,11 @@ lock: setup           ## rebuild requirements/*.lock from pyproject.toml
 gpu-env:              ## .venv from requirements/gpu.lock, for machines with NVIDIA GPUs
 	scripts/setup.sh gpu
 setup: ; @scripts/setup.sh
+clean-checkpoints: setup ## delete the checkpoints in .scratch that no ledger pins
+	$(PY) -m scripts.clean_checkpoints
 clean:                ## remove models, reports, logs and scratch (DVC's cache, releases and data/raw stay)
 	rm -rf models reports logs data/prepared data/validated .scratch
 help:
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-.PHONY: demo demo-controls sweep test test-long lint preset chat ui params-docs bench-data faults lock gpu-env setup clean help
+.PHONY: demo demo-controls sweep test test-long lint preset chat ui params-docs bench-data faults lock gpu-env setup clean-checkpoints clean help
