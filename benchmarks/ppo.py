@@ -24,12 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
-from ruamel.yaml import YAML
 
 from rlhf_pipeline import paths, process
 from rlhf_pipeline.backend.env import worker_env
 from rlhf_pipeline.hardware import resolve_device
 from rlhf_pipeline.params import load
+
+from .shapes import change_params
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/ppo.json"
@@ -69,13 +70,12 @@ def prepare(workspace: Path, folder: Path, steps: int) -> None:
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
     for needed in INPUTS:
         shutil.copytree(workspace / needed, folder / needed, dirs_exist_ok=True)
-    yaml = YAML()
-    file = folder / paths.PARAMS
-    values = yaml.load((workspace / paths.PARAMS).read_text(encoding="utf-8"))
-    values["ppo"]["total_steps"] = steps
-    values["ppo"]["validation"] |= {"every": steps, "before_train": False}
-    with file.open("w", encoding="utf-8") as out:
-        yaml.dump(values, out)
+    settings = {
+        "ppo.total_steps": steps,
+        "ppo.validation.every": steps,
+        "ppo.validation.before_train": False,
+    }
+    change_params(workspace / paths.PARAMS, settings, folder / paths.PARAMS)
 
 
 def ours(folder: Path) -> dict[str, float]:
