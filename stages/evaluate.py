@@ -24,6 +24,7 @@ from rlhf_pipeline.evaluation.table import comparison_table
 from rlhf_pipeline.evaluation.verdict import verdict
 from rlhf_pipeline.params import load, load_stage
 from rlhf_pipeline.progress import StageProgress
+from rlhf_pipeline.tracking import Tracker
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +48,11 @@ def stage() -> int:
         progress.note("starting")
         importlib.import_module("rlhf_pipeline.evaluation.generate_torch")
         startup_s = _seconds_since_start()
-        found = evaluate(params, note=progress.note)
+        with Tracker(params, "evaluate") as tracker:
+            found = evaluate(params, note=progress.note)
+            tracker.summary(
+                {name: value for name, value in found.metrics.items() if not isinstance(value, str)}
+            )
     facts = {"stage": "evaluate", "params": digest, "seed": params.seed}
     with publish.publishing(paths.EVALUATION, facts) as out:
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.samples)

@@ -2,7 +2,8 @@
 
 All stages of one pipeline run share a group. Backends start and write on a thread of their own, so
 that importing wandb costs a stage no time; a backend that fails is dropped with one line, the others
-go on. Metric names are the caller's and the same in every backend. The backends themselves are in
+go on. Metric names are the caller's and the same in every backend; a stage that
+goes on after a kill continues its run (tracking_runs.py). The backends themselves are in
 tracking_backends.py.
 """
 
@@ -21,6 +22,7 @@ from types import TracebackType
 from .errors import EnvironmentProblem
 from .params import STAGE_SECTIONS, Params, digest
 from .tracking_backends import BACKENDS, Backend, RunInfo, failures_of
+from .tracking_runs import Tracked, identifier, lineage
 
 GROUP_VARIABLE = "RLHF_RUN_GROUP"
 FINISH_TIMEOUT_S = 60.0
@@ -43,11 +45,16 @@ class Tracker:
                 raise EnvironmentProblem(
                     f"tracking.backends: {name} is not installed; install it or take it off the list"
                 )
+        group = run_group(params)
+        run = identifier(params, stage, group)
+        self._tracked = Tracked(group, stage, run)
         self._run = RunInfo(
             project=tracking.project,
-            group=run_group(params),
+            group=group,
             stage=stage,
-            config=params.model_dump(mode="json"),
+            identifier=run,
+            resumed=self._tracked.resumed,
+            config={**params.model_dump(mode="json"), "lineage": lineage(stage)},
             wandb_mode=tracking.wandb_mode,
         )
         self._live: dict[str, Backend] = {}
@@ -62,11 +69,14 @@ class Tracker:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Figures of one step. Not-a-number and infinity are left out: backends disagree about them."""
         finite = _finite(metrics)
-        self._work.put(lambda backend: backend.log(step, finite))
+        if self._tracked.is_new(step):
+            self._work.put(lambda backend: backend.log(step, finite))
+            self._note(step)
 
     def event(self, step: int, kind: str, text: str) -> None:
         """Something that happened: a guard's alarm, a rollback, a resume."""
-        self._work.put(lambda backend: backend.event(step, kind, text))
+        if self._tracked.is_new(step):
+            self._work.put(lambda backend: backend.event(step, kind, text))
 
     def summary(self, metrics: Mapping[str, float]) -> None:
         """Final figures, attached to the run when it ends."""
@@ -79,8 +89,17 @@ class Tracker:
         self._work.put(lambda backend: backend.finish(summary, failed))
         self._work.put(None)
         self._thread.join(FINISH_TIMEOUT_S)
+        if not failed:
+            self._note(None, ended=True)
         if self._thread.is_alive():
             print(f"tracking: gave up waiting after {FINISH_TIMEOUT_S:.0f} s", file=sys.stderr)
+
+    def _note(self, step: int | None, ended: bool = False) -> None:
+        if self._names:
+            try:
+                self._tracked.note(step, ended)
+            except (OSError, EnvironmentProblem) as error:
+                print(f"tracking: how far it came cannot be noted: {error}", file=sys.stderr)
 
     def _serve(self) -> None:
         for name in self._names:

@@ -35,7 +35,12 @@ class RunInfo:
     project: str
     group: str
     stage: str
+    identifier: str
+    """The same when a killed stage goes on, another for other params or inputs."""
+    resumed: bool
+    """Whether this goes on with a run that was tracked before and did not end."""
     config: Mapping[str, Any]
+    """The params, and under `lineage` what the stage starts from."""
     wandb_mode: str
 
 
@@ -58,7 +63,11 @@ class JsonLines:
         folder = workspace() / TRACKING / run.group
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / f"{run.stage}.jsonl").open("a", encoding="utf-8")
-        self._write({"start": run.stage, "project": run.project, "config": run.config})
+        facts = {"project": run.project, "run": run.identifier}
+        if run.resumed:
+            self._write({"resume": run.stage, **facts})
+        else:
+            self._write({"start": run.stage, **facts, "config": run.config})
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._write({"step": step, **metrics})
@@ -86,6 +95,9 @@ class Wandb:
         self._run = wandb.init(
             project=run.project,
             group=run.group,
+            id=run.identifier,
+            # Offline, wandb starts another folder with the same id; `wandb sync --append` joins them.
+            resume="allow" if run.wandb_mode == "online" else None,
             name=f"{run.group}-{run.stage}",
             job_type=run.stage,
             config=dict(run.config),
@@ -144,7 +156,12 @@ class MLflow:
         experiment_id = (
             experiment.experiment_id if experiment else self._client.create_experiment(run.project)
         )
-        tags = {"group": run.group, "stage": run.stage}
+        known = f"tags.run = '{run.identifier}'"
+        if run.resumed and (earlier := self._client.search_runs([experiment_id], known)):
+            self._run_id = earlier[0].info.run_id
+            self._client.update_run(self._run_id, status="RUNNING")
+            return
+        tags = {"group": run.group, "stage": run.stage, "run": run.identifier}
         name = f"{run.group}-{run.stage}"
         self._run_id = self._client.create_run(experiment_id, run_name=name, tags=tags).info.run_id
         params = [mlflow.entities.Param(key, str(value)) for key, value in flatten(run.config).items()]

@@ -6,12 +6,14 @@ import importlib.util
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlhf_pipeline import params as params_module
+from rlhf_pipeline import paths, publish, tracking_runs
 from rlhf_pipeline.errors import EnvironmentProblem
 from rlhf_pipeline.params import Params
 from rlhf_pipeline.tracking import Tracker, run_group
@@ -115,6 +117,95 @@ def test_mlflow_holds_the_same_names(workspace: Path, monkeypatch: pytest.Monkey
     assert (run.info.status, run.data.tags["group"]) == ("FINISHED", "mine")
     history = client.get_metric_history(run.info.run_id, "reward/mean")
     assert sorted((item.step, item.value) for item in history) == [(1, 0.5), (2, 0.75)]
+
+
+INSTALLED = [
+    name
+    for name in ("wandb", "jsonl", "tensorboard", "mlflow")
+    if name == "jsonl" or importlib.util.find_spec(name) is not None
+]
+
+
+def killed(chosen: Params, steps: range) -> None:
+    """A stage that ends without a word: what it had tracked is written, nothing is finished."""
+    tracker = Tracker(chosen, "ppo")
+    tracker.__enter__()
+    for step in steps:
+        tracker.log(step, {"reward/mean": step / 8})
+    while not tracker._work.empty():
+        time.sleep(0.01)
+
+
+def test_every_installed_backend_gets_the_same_names_together(workspace: Path) -> None:
+    track(params(backends=INSTALLED, experiment="mine"))
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(workspace / "logs/tracking/tensorboard/mine/ppo"))
+    events.Reload()
+    lines = [line for line in json_lines(workspace, "mine") if "reward/mean" in line]
+    board = [(item.step, item.value) for item in events.Scalars("reward/mean")]
+    assert board == [(line["step"], line["reward/mean"]) for line in lines] == [(1, 0.5), (2, 0.75)]
+    [file] = (workspace / "logs/tracking/wandb").glob("offline-run-*/run-*.wandb")
+    assert b"reward/mean" in file.read_bytes()
+
+
+def test_a_killed_stage_goes_on_with_its_run_and_repeats_no_step(workspace: Path) -> None:
+    chosen = params(backends=["jsonl", "tensorboard"], experiment="mine")
+    killed(chosen, range(1, 5))
+    with Tracker(chosen, "ppo") as tracker:
+        for step in (3, 4, 5, 4, 5, 6):  # from the checkpoint at 2; at 5 a rollback to 3
+            tracker.log(step, {"reward/mean": step / 8})
+    lines = json_lines(workspace, "mine")
+    assert [line["step"] for line in lines if "step" in line] == [1, 2, 3, 4, 5, 4, 5, 6]
+    assert [next(iter(line)) for line in lines if "run" in line] == ["start", "resume"]
+    assert len({line["run"] for line in lines if "run" in line}) == 1
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(workspace / "logs/tracking/tensorboard/mine/ppo"))
+    events.Reload()
+    assert [item.step for item in events.Scalars("reward/mean")] == [1, 2, 3, 4, 5, 4, 5, 6]
+
+
+def test_a_run_that_ended_or_has_other_params_is_not_gone_on_with(workspace: Path) -> None:
+    mine = {"tracking.backends": ["jsonl"], "tracking.experiment": "mine"}
+    first, other = (params_module.load(REPOSITORY / "params.yaml", {**mine, "seed": seed}) for seed in (7, 8))
+    track(first)
+    track(first)
+    killed(other, range(1, 3))
+    track(first)
+    starts = [next(iter(line)) for line in json_lines(workspace, "mine") if "run" in line]
+    assert starts == ["start"] * 4
+
+
+def test_lineage_is_part_of_the_config(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workspace)
+    with publish.publishing(paths.SFT_MODEL, {"stage": "sft"}) as out:
+        (out / "weights").write_bytes(b"1")
+    first = tracking_runs.identifier(params(), "ppo", "mine")
+    track(params(backends=["jsonl"], experiment="mine"))
+    sha256 = publish.sha256_of(paths.SFT_MODEL / publish.MANIFEST)
+    assert json_lines(workspace, "mine")[0]["config"]["lineage"] == {"models/sft": sha256}
+    with publish.publishing(paths.SFT_MODEL, {"stage": "sft"}) as out:
+        (out / "weights").write_bytes(b"2")
+    assert tracking_runs.identifier(params(), "ppo", "mine") != first
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mlflow") is None, reason="mlflow is not installed")
+def test_mlflow_goes_on_with_the_same_run(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    chosen = params(backends=["mlflow"], experiment="mine")
+    killed(chosen, range(1, 3))
+    with Tracker(chosen, "ppo") as tracker:
+        for step in (2, 3):
+            tracker.log(step, {"reward/mean": step / 8})
+    import mlflow
+
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{workspace / 'logs/tracking/mlflow.db'}")
+    experiment = client.get_experiment_by_name("rlhf-pipeline")
+    assert experiment is not None
+    [run] = client.search_runs([experiment.experiment_id])
+    assert run.info.status == "FINISHED"
+    assert [item.step for item in client.get_metric_history(run.info.run_id, "reward/mean")] == [1, 2, 3]
 
 
 def test_the_group_is_the_flows_then_the_params_then_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
