@@ -91,7 +91,8 @@ def _figures(steps: dict[int, dict[str, Any]]) -> dict[str, float]:
     """Mean over the last quarter of the steps, and the first and last validations."""
     rows = [plain(metrics) for step, metrics in steps.items() if step > 0]
     tail = rows[-max(1, len(rows) // 4) :]
-    found: dict[str, float] = {}
+    tokens = sum(metrics.get("perf/total_num_tokens", 0) for metrics in steps.values())
+    found: dict[str, float] = {"tokens": tokens} if tokens else {}
     for name in (
         "reward",
         "kl",

@@ -40,17 +40,17 @@ _MARKED = {"rollback", "alarm", "action", "stop", "stopped", "damaged"}
 
 
 def happened(events: Sequence[Mapping[str, Any]]) -> list[Happening]:
-    """The time line of a run, in the order in which it happened."""
-    return [
-        Happening(
-            event.get("step") or 0,
-            _NAMES.get(event["kind"], event["kind"]),
-            _STYLES.get(event["kind"], "quiet"),
-            _text(event),
-        )
-        for event in effective_events(events)
-        if event["kind"] not in _LEFT_OUT
-    ]
+    """The time line of a run, in the order in which it happened; what has no step stands at the one before."""
+    found: list[Happening] = []
+    for event in effective_events(events):
+        if event["kind"] in _LEFT_OUT:
+            continue
+        step = event.get("step")
+        if step is None:
+            step = found[-1].step if found else 0
+        name, style = _NAMES.get(event["kind"], event["kind"]), _STYLES.get(event["kind"], "quiet")
+        found.append(Happening(step, name, style, _text(event)))
+    return found
 
 
 def marks(happenings: Sequence[Happening]) -> list[Mark]:

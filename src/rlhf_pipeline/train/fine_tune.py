@@ -135,7 +135,7 @@ def figures(rows: Mapping[int, Mapping[str, float]], total_steps: int, best: Any
         "best_step": best.step,
         "validation_loss": -(best.entry.score or 0.0),
         "train_loss": [row["train_loss"] for row in rows.values() if "train_loss" in row][-1],
-        "tokens": sum(row.get("tokens", 0.0) for row in rows.values()),
+        "tokens": int(sum(row.get("tokens", 0.0) for row in rows.values())),
     }
 
 

@@ -37,6 +37,7 @@ NAMES = {
     "margin": "train_margin",
     "grad_norm": "grad_norm",
     "learning_rate": "lr",
+    "num_tokens": "tokens",
     "eval_loss": "validation_loss",
     "eval_accuracy": "pair_accuracy",
     "eval_margin": "margin",
@@ -207,6 +208,7 @@ def _publish(
             "pair_accuracy_ci_low": low,
             "pair_accuracy_ci_high": high,
             "n_pairs": n,
+            "tokens": int(max((row.get("tokens", 0.0) for row in rows.values()), default=0.0)),
             **{
                 name: validated[name]
                 for name in ("margin", "mean_score", "validation_loss")

@@ -51,3 +51,9 @@ def test_events_read_like_sentences() -> None:
         ("rollback", "back to step 4: dropped by 9%"),
         ("unheard_of", "why tests"),
     ]
+
+
+def test_an_event_without_a_step_stands_at_the_one_before() -> None:
+    found = happened([*EVENTS, {"kind": "finished", "step": None, "reason": "all steps done"}])
+    assert (found[-1].step, found[-1].text) == (9, "all steps done")
+    assert happened([{"kind": "finished", "step": None, "reason": "x"}])[0].step == 0
