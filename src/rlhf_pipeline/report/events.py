@@ -40,7 +40,7 @@ _MARKED = {"rollback", "alarm", "action", "stop", "stopped", "damaged"}
 
 
 def happened(events: Sequence[Mapping[str, Any]]) -> list[Happening]:
-    """The time line of a run, in the order in which it happened; what has no step stands at the one before."""
+    """The time line of a run, as it happened; what has no step stands at the step before."""
     found: list[Happening] = []
     for event in effective_events(events):
         if event["kind"] in _LEFT_OUT:
