@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -68,3 +69,37 @@ def test_what_is_equal_is_stored_once(workspace: Path, tmp_path: Path) -> None:
     shutil.rmtree(workspace / "models")
     dvc(workspace, "checkout")
     assert (workspace / "models/sft/made.txt").exists()
+
+
+S3 = importlib.util.find_spec("dvc_s3") is not None and importlib.util.find_spec("moto") is not None
+
+
+@pytest.mark.skipif(not S3, reason="dvc-s3 and moto are not installed")
+def test_an_s3_store_serves_a_fresh_clone(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        address = f"http://{host}:{port}"
+        import boto3
+
+        boto3.client("s3", endpoint_url=address).create_bucket(Bucket="rlhf")
+        dvc(workspace, "repro")
+        dvc(workspace, "remote", "add", "--default", "store", "s3://rlhf/experiments")
+        dvc(workspace, "remote", "modify", "store", "endpointurl", address)
+        dvc(workspace, "push")
+        git(workspace, "add", "dvc.lock", ".dvc/config")
+        git(workspace, "commit", "-m", "run")
+        clone = tmp_path / "fresh/clone"
+        git(tmp_path, "clone", str(workspace), str(clone))
+        dvc(clone, "pull")
+        assert dvc(clone, "repro").count("didn't change, skipping") == STAGES
+    finally:
+        server.stop()
