@@ -7,29 +7,17 @@ a run that other code has published is deleted; one that was never published goe
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-from functools import cache
 from pathlib import Path
 
-from ..publish import files_below, sync_folder, write_json
+from ..publish import sync_folder, write_json
+from .code import code_digest
 from .ledger import Ledger
 from .lock import FolderLock
 
 MARK = "published.json"
-PACKAGE = Path(__file__).resolve().parents[1]
-
-
-@cache
-def code_digest() -> str:
-    """16 hex digits over this package's source files."""
-    sources = [path for path in files_below(PACKAGE) if path.suffix == ".py"]
-    told = [
-        f"{path.relative_to(PACKAGE)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in sources
-    ]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
 
 
 def mark_published(run: Path, ledger: Ledger, step: int) -> None:

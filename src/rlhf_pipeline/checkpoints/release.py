@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from typing import Literal
 from .. import paths
 from ..errors import CheckpointError
 from ..publish import MANIFEST, files_below, sha256_of, sync_folder, sync_tree, verify, write_json
+from .code import git_commit
 from .disk import folder_bytes, writing
 from .links import link_or_copy
 from .lock import FolderLock
@@ -241,20 +241,6 @@ class Releases:
         temporary.symlink_to(goal)
         os.replace(temporary, self.link)
         sync_folder(self.link.parent)
-
-
-def git_commit(folder: Path) -> str | None:
-    """The commit that `folder` is at, or None without git or a repository."""
-    try:
-        result = subprocess.run(
-            ["git", "-C", str(folder), "rev-parse", "--verify", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        return None
-    return result.stdout.strip() or None if result.returncode == 0 else None
 
 
 def _now() -> str:

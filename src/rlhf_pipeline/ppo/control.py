@@ -14,9 +14,9 @@ from statistics import fmean
 from typing import Any, Literal
 
 from .. import paths
+from ..checkpoints.code import git_commit
 from ..checkpoints.disk import GIB
 from ..checkpoints.ledger import Ledger
-from ..checkpoints.release import git_commit
 from ..checkpoints.restore import Restored
 from ..guards import door as guards
 from ..guards.monitor import GuardMonitor

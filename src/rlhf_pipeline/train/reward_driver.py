@@ -14,8 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.code import git_commit
 from ..checkpoints.ledger import Ledger
 from ..checkpoints.run_folder import TRL_STEPS
+from ..paths import workspace
 from ..rendering import prompt_ids, response_ids
 
 SCORE = "eval_accuracy"
@@ -40,6 +42,7 @@ def main() -> int:
             world_size=job["world_size"],
             keep_newest=1,
             step_name=TRL_STEPS,
+            code_commit=git_commit(workspace()),
         )
     restored = ledger.resume() if ledger is not None else None
     trainer.add_callback(callback(ledger, Path(job["metrics"]))())

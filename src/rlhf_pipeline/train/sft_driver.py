@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.code import git_commit
 from ..checkpoints.ledger import Ledger
+from ..paths import workspace
 
 
 def main() -> int:
@@ -54,6 +56,7 @@ def open_ledger(job: dict[str, Any]) -> Ledger | None:
         params_digest=job["params_digest"],
         world_size=job["world_size"],
         keep_newest=1,
+        code_commit=git_commit(workspace()),
     )
 
 
