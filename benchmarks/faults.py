@@ -97,6 +97,7 @@ PLANS: dict[str, tuple[str, list[Kill]]] = {
             Kill("vLLM engine", victim="vllm_engine"),
             Kill("vLLM server", victim="vllm_server"),
             Kill("reward worker", victim="reward_worker"),
+            Kill("agent loop worker", victim="agent_loop_worker"),
             Kill("raylet", victim="raylet"),
             Kill("driver", victim="driver"),
             *OUTSIDE,

@@ -221,6 +221,7 @@ VICTIMS: dict[str, Callable[[subprocess.Popen[bytes]], list[int]]] = {
     "vllm_server": _named("ray::vLLMHttpServer"),
     "vllm_engine": _vllm_engine,
     "reward_worker": _named("ray::RewardLoopWorker"),
+    "agent_loop_worker": _named("ray::AgentLoopWorker"),
 }
 """Which processes of a run a kill from outside meets."""
 

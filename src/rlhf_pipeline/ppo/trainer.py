@@ -24,6 +24,7 @@ from .control import RunControl
 from .job import EVENT_MARK, Job
 from .overrides import TRAINER_MODE
 from .position import load_position, save_position
+from .rollout_watch import watch_rollouts
 from .validation import gold_mean, judged_by, keyed
 from .workers import CriticWorker, PolicyWorker
 
@@ -117,6 +118,7 @@ class RLHFTrainer(PPOTrainerSync):
 
     def run(self, agent_loop_manager: Any) -> None:
         """Train to the end, or until a guard or the rollback limit stops the run."""
+        watch_rollouts(self.replay_buffer, agent_loop_manager.agent_loop_workers)
         reason = "all steps done"
         if self.global_steps < self.total_training_steps:
             try:
