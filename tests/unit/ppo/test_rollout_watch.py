@@ -50,12 +50,12 @@ def workers(tmp_path_factory: Any) -> Iterator[list[Any]]:
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 
-    @ray.remote(num_cpus=0)
     class Worker:
         async def wait(self) -> None:
             return None
 
-    yield [Worker.remote() for _ in range(2)]
+    actor: Any = ray.remote(num_cpus=0)(Worker)
+    yield [actor.remote() for _ in range(2)]
     ray.shutdown()
 
 
