@@ -247,6 +247,11 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes], str]] = {
         lambda: zstandard.compress(SPACE * 80),
         r"a\.jsonl\.zst: expands to more than 200 times",
     ),
+    "parquet_bomb": (
+        "a.parquet",
+        lambda: parquet({name: pa.array(["x" * 2**20]).take(pa.array([0] * 400)) for name in HEADER}),
+        r"a\.parquet: expands to more than 2000 times",
+    ),
     "zip_bomb_named_xlsx": ("a.xlsx", zip_bomb, r"a\.xlsx: expands to 80 MiB.*refused"),
     "text_named_xlsx": ("a.xlsx", lambda: jsonl(PAIR), r"a\.xlsx: not a readable XLSX file"),
     "zip_without_a_workbook": ("a.xlsx", empty_zip, r"a\.xlsx: not a readable XLSX file"),

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from .. import paths, publish
 from ..errors import DataError
 from ..params.root import Params
+from ..params.training import ValidateData
 from .chat import ChatTokenizer
 from .expectation_names import UNCONDITIONAL
 
@@ -86,7 +89,7 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 def _judged(params: Params, prepared: Path, chat: ChatTokenizer, scratch: Path) -> tuple[Gate, Outcome, Made]:
     """The gate over the prepared tables, what it found, and what came with the facts it needed."""
-    from .gate import encoding, facts, files, relations, run, suites
+    from .gate import facts, files, relations, run, suites
 
     section = params.validate_data
     budgets = suites.Budgets(params.data.max_prompt_tokens, params.data.max_response_tokens)
@@ -96,19 +99,39 @@ def _judged(params: Params, prepared: Path, chat: ChatTokenizer, scratch: Path) 
         return gate, outcome, facts.Made()
     for name, select in relations.relations(prepared).items():
         gate.engine.add(name, select)
-    gate.engine.add(encoding.NAME, encoding.find(gate.engine, prepared))
-    outcome.extend(gate.run(suites.encoding_suite(section)))
-    if outcome.failed:
-        return gate, outcome, facts.Made()
     wanted = suites.suites(section, budgets, chat, facts.has_benchmarks(prepared))
-    names = {one.table for expectations in wanted.values() for one in expectations}
-    if not wanted:
+    kinds = {one.expectation_type for expectations in wanted.values() for one in expectations}
+    if kinds <= set(UNCONDITIONAL):
         raise DataError("no expectation is left: validate_data.checks switches every one of them off")
-    made = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
-    outcome.extend(gate.run(wanted))
+    names = {one.table for expectations in wanted.values() for one in expectations}
+    try:
+        made = facts.make(gate.engine, names, prepared, section, budgets, chat, scratch)
+        judged = gate.run(wanted)
+    except (UnicodeDecodeError, duckdb.InvalidInputException):
+        unreadable = _unreadable(gate, section, prepared)
+        if unreadable is None:
+            raise
+    else:
+        raised = any(one.exception for one in judged.findings)
+        unreadable = _unreadable(gate, section, prepared) if raised else None
+    if unreadable is not None:
+        outcome.extend(unreadable)
+        return gate, outcome, facts.Made()
+    outcome.extend(judged)
     for suite in made.seconds.keys() & outcome.seconds.keys():
         outcome.seconds[suite] += made.seconds[suite]
     return gate, outcome, made
+
+
+def _unreadable(gate: Gate, section: ValidateData, prepared: Path) -> Outcome | None:
+    """What the encoding suite says of text that cannot be read, or None when all of it can."""
+    from .gate import encoding, suites
+
+    select = encoding.find(prepared)
+    if select is None:
+        return None
+    gate.engine.add(encoding.NAME, select)
+    return gate.run(suites.encoding_suite(section))
 
 
 def _publish_tables(source: Path, facts: Mapping[str, Any]) -> None:

@@ -367,7 +367,7 @@ def test_all_aggregates_of_a_relation_take_a_scan_and_one_for_those_that_group(
     basic = ["expect_text_to_be_present", "expect_no_repeated_pairs", "expect_no_contradicting_pairs"]
     basic += ["expect_chosen_to_differ_from_rejected", "expect_no_length_bias", "expect_no_dominant_source"]
     findings = judge(tmp_path, {}, basic, validate_data__tables=["preferences"])
-    assert len(findings) == 6
+    assert len(findings) == 7  # the six and expect_valid_utf8
     assert len(asked) == 2
     grouping = [sql for sql in asked if "DISTINCT" in sql or "histogram(" in sql]
     assert len(grouping) == 1

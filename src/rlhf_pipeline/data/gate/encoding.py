@@ -1,6 +1,6 @@
-"""Marks rows whose text is not UTF-8, lone surrogates included: no other check can read those.
+"""Finds rows whose text is not UTF-8, lone surrogates included: no check can read past those.
 
-DuckDB looks at every text once; only where it stumbles are the rows searched for, one by one.
+Reads every text in Python, so it is asked only after a scan has stumbled.
 """
 
 from __future__ import annotations
@@ -8,40 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ... import paths
-from .engine import DuckDBEngine
 from .relations import quoted
 
 NAME = "encoding"
-EVERY_VALUE = "bit_xor(hash(COLUMNS(*)))"
-"""An aggregate that reads whole values; a length alone would not have them decoded."""
 
 
-def find(engine: DuckDBEngine, prepared: Path) -> str:
-    """Read every text; returns the SELECT of all rows with their `problem`, null where the text is valid."""
-    rows = " UNION ALL ".join(f'SELECT home, split, row, prompt_id FROM "{table}"' for table in paths.TABLES)
+def find(prepared: Path) -> str | None:
+    """The SELECT of all rows with their `problem`, null where the text is valid; None when all of it is."""
     found = ", ".join(
         f"({quoted(table)}, {quoted(split)}, {row}, {quoted(problem)})"
         for table in paths.TABLES
-        if not _is_readable(engine, table)
         for split, row, problem in _invalid(prepared, table)
     )
     if not found:
-        return f"SELECT *, NULL::VARCHAR AS problem FROM ({rows})"
+        return None
+    rows = " UNION ALL ".join(f'SELECT home, split, row, prompt_id FROM "{table}"' for table in paths.TABLES)
     marked = f"(VALUES {found}) AS marked(home, split, row, problem)"
     return f"SELECT * FROM ({rows}) LEFT JOIN {marked} USING (home, split, row)"
-
-
-def _is_readable(engine: DuckDBEngine, table: str) -> bool:
-    try:
-        engine.records(f'SELECT {EVERY_VALUE} FROM "{table}"')
-    except duckdb.InvalidInputException:
-        return False
-    return True
 
 
 def _invalid(prepared: Path, table: str) -> Iterator[tuple[str, int, str]]:

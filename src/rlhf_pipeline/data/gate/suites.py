@@ -48,8 +48,8 @@ def schema_suite(section: ValidateData) -> Suites:
 
 
 def encoding_suite(section: ValidateData) -> Suites:
-    """What must hold before any text can be looked at."""
-    return _made([Check("encoding", sets.ExpectValidUtf8, encoding.NAME, "text")], section)
+    """Which rows cannot be read, once a scan has stumbled."""
+    return _made([Check("encoding", text.ExpectValidUtf8, encoding.NAME, "text")], section)
 
 
 def suites(section: ValidateData, budgets: Budgets, chat: ChatTokenizer, has_benchmarks: bool) -> Suites:
@@ -68,6 +68,7 @@ def _of_table(table: str, section: ValidateData) -> Iterator[Check]:
     yield Check(table, sets.ExpectNoDominantSource, table, "rows", {"maximum": section.max_source_share})
     if table == "prompts":
         yield Check(table, sets.ExpectPromptsToBeDistinct, table, "rows")
+    yield Check(table, text.ExpectValidUtf8, table, "text")
     yield Check(table, text.ExpectTextToBePresent, table, "text")
     yield Check(table, text.ExpectTurnsInOrder, table, "text")
     if table == "preferences":

@@ -16,8 +16,11 @@ import pyarrow.parquet as pq
 
 from ...errors import DataError
 from ..items import Options, Place, RawRow
+from .streams import FREE_BYTES, MIB
 
-BATCH_ROWS = 1024
+BATCH_ROWS = 256
+MAX_EXPANSION = 2000
+"""Dictionaries store a repeated text once, so files of honest text may expand far; bombs go further."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What pyarrow raises on damaged files; the last for column names that are not text."""
 
@@ -26,7 +29,7 @@ def read_parquet(path: Path, label: str, options: Options) -> Iterator[RawRow]:
     """The rows of one Parquet file."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield from _rows(file.iter_batches(batch_size=BATCH_ROWS), label)
+            yield from _rows(_guarded(file.iter_batches(batch_size=BATCH_ROWS), path), label)
     except UNREADABLE as error:
         raise DataError(f"{label}: not a readable Parquet file ({_first_line(error)})") from None
 
@@ -41,9 +44,22 @@ def read_arrow(path: Path, label: str, options: Options) -> Iterator[RawRow]:
             except pa.ArrowInvalid:
                 source.seek(0)
                 batches = pyarrow.ipc.open_stream(source)
-            yield from _rows(batches, label)
+            yield from _rows(_guarded(batches, path), label)
     except UNREADABLE as error:
         raise DataError(f"{label}: not a readable Arrow file ({_first_line(error)})") from None
+
+
+def _guarded(batches: Iterator[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
+    """The batches, until they add up to more than a file of text of this size could hold."""
+    allowed, total = max(FREE_BYTES, MAX_EXPANSION * path.stat().st_size), 0
+    for batch in batches:
+        total += batch.nbytes
+        if total > allowed:
+            raise DataError(
+                f"{path}: expands to more than {MAX_EXPANSION} times its size ({total / MIB:.0f} MiB so far);"
+                " refused as a decompression bomb"
+            )
+        yield batch
 
 
 def _rows(batches: Iterator[pa.RecordBatch], label: str) -> Iterator[RawRow]:

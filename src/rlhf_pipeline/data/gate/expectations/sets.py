@@ -122,16 +122,3 @@ class ExpectSchema(RowExpectation):
 
     def reason(self) -> str:
         return "problem"
-
-
-class ExpectValidUtf8(RowExpectation):
-    """Every text is UTF-8."""
-
-    statement: ClassVar[str] = "Every text is valid UTF-8, without lone surrogates."
-    has_excerpt: ClassVar[bool] = False
-
-    def offends(self) -> str:
-        return "problem IS NOT NULL"
-
-    def reason(self) -> str:
-        return "problem"

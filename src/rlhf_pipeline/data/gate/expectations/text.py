@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from .. import relations
+from .. import encoding, relations
 from .base import RowExpectation
 
 # Letters that UTF-8 read as Latin-1 or Windows-1252 leaves behind, and the replacement character.
@@ -23,6 +23,25 @@ TURNS = {
 def beyond_ascii(sql: str, pattern: str) -> str:
     """Whether a pattern that needs characters beyond ASCII is found, at no cost for text that has none."""
     return f"CASE WHEN strlen({sql}) = length({sql}) THEN false ELSE regexp_matches({sql}, '{pattern}') END"
+
+
+class ExpectValidUtf8(RowExpectation):
+    """Every text is UTF-8: the scan decodes it, and raises where it is not.
+
+    After that the rows are judged in the relation `encoding`, which knows what is wrong with each.
+    """
+
+    statement: ClassVar[str] = "Every text is valid UTF-8, without lone surrogates."
+    has_excerpt: ClassVar[bool] = False
+
+    def offends(self) -> str:
+        if self.table == encoding.NAME:
+            return "problem IS NOT NULL"
+        # Never true of decoded text, but has all of it decoded.
+        return relations.each_message(self.table, lambda sql: f"length({sql}) > strlen({sql})")
+
+    def reason(self) -> str:
+        return "problem" if self.table == encoding.NAME else super().reason()
 
 
 class ExpectTextToBePresent(RowExpectation):
