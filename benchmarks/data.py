@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,22 +40,27 @@ TEXT_COLUMNS = ["prompt", "chosen", "rejected"]
 
 
 def main(arguments: list[str]) -> int:
-    sizes = [int(argument) for argument in arguments] or list(SIZES)
-    rows = []
     with tempfile.TemporaryDirectory(prefix="rlhf-bench-", dir=os.environ.get("TMPDIR")) as folder:
-        for size in sizes:
+        for size in [int(argument) for argument in arguments] or SIZES:
             prepared = Path(folder) / str(size)
             make_prepared(prepared, size)
             make_tokenizer(2048, 4096).save_pretrained(str(prepared / TOKENIZER))
             measured = _measured(prepared, size)
-            rows += [_row(name, size, measured) for name in measured]
-            for row in rows[-len(measured) :]:
-                print(_line(row), flush=True)
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
-    RESULTS.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n", encoding="utf-8")
+            rows = [_row(name, size, measured) for name in measured]
+            print("\n".join(map(_line, rows)), flush=True)
+            _keep(size, rows)
+            shutil.rmtree(prepared)
     print(f"written to {RESULTS}")
     return 0
+
+
+def _keep(size: int, rows: list[dict[str, float | str]]) -> None:
+    """Write the results of one size; those of other sizes stay."""
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    kept = json.loads(RESULTS.read_text())["rows"] if RESULTS.is_file() else []
+    rows = sorted([*rows, *(row for row in kept if row["rows"] != size)], key=lambda row: row["rows"])
+    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    RESULTS.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n", encoding="utf-8")
 
 
 def _measured(prepared: Path, size: int) -> dict[str, dict[str, float]]:
