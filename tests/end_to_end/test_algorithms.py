@@ -51,7 +51,7 @@ def find(n: str) -> str:
 REWARD = '''
 def compute_score(data_source, solution_str, ground_truth, extra_info):
     """1 when the tool was asked for the right order, whose status then stands in the conversation."""
-    return float(ground_truth in solution_str.replace("</tool_call>", " "))
+    return float(ground_truth in solution_str)
 '''
 
 
@@ -146,7 +146,7 @@ def test_a_policy_comes_nearer_to_its_teacher(run: Run, variant: Callable[..., R
     done = variant(changes, "ppo")
     distance = column(done, "teacher_loss")
     assert len(distance) == 8
-    assert sum(distance[-2:]) < 0.8 * sum(distance[:2])
+    assert sum(distance[-2:]) < 0.9 * sum(distance[:2])
 
 
 def test_the_policy_calls_a_tool_over_several_turns(variant: Callable[..., Run]) -> None:
