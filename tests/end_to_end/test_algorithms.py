@@ -199,6 +199,7 @@ def test_the_policy_calls_a_tool_over_several_turns(variant: Callable[..., Run])
     assert max(column(done, "rollout_probs_diff")) < 1e-3, "tool text is context, not the policy's"
 
 
+@pytest.mark.long
 def test_logged_responses_feed_sft_reward_model_and_best_of_n(variant: Callable[..., Run]) -> None:
     """Scores of a log alone: nothing is sampled before the evaluation."""
     from rlhf_pipeline.data.synthetic import make
