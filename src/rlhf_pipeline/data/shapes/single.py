@@ -73,7 +73,10 @@ def _is_instances(row: Raw) -> bool:
 
 def _instances(row: Raw, options: Options) -> list[Item]:
     items: list[Item] = []
-    for n, one in enumerate(row["instances"]):
+    found = value(row, "instances")
+    if not isinstance(found, list):
+        raise RowError(f"column 'instances' must hold a list, got {shown(found)}")
+    for n, one in enumerate(found):
         if not isinstance(one, dict):
             raise RowError(f"column 'instances[{n}]' must hold input and output, got {shown(one)}")
         prompt = instruction_prompt({"instruction": text(row, "instruction"), "input": one.get("input")})
