@@ -216,6 +216,13 @@ def test_no_damage_ends_in_a_traceback(name: str, tmp_path: Path) -> None:
     assert "refused" in outcomes
 
 
+@pytest.mark.parametrize("path", ["**.jsonl", "/etc/host*"])
+def test_what_is_no_pattern_is_refused(path: str, tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    with pytest.raises(DataError, match="is not a glob pattern"):
+        load(tmp_path / "raw", path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     with pytest.raises(DataError, match=r"nowhere\.jsonl holds no file"):

@@ -66,7 +66,10 @@ def files_of(raw: Path, pattern: str) -> list[Path]:
     elif place.is_dir():
         found = [path for path in place.rglob("*") if path.is_file()]
     else:
-        found = [path for path in raw.glob(pattern) if path.is_file()] if raw.is_dir() else []
+        try:
+            found = [path for path in raw.glob(pattern) if path.is_file()] if raw.is_dir() else []
+        except (ValueError, NotImplementedError) as error:
+            raise DataError(f"data.sources[].path: {pattern!r} is not a glob pattern ({error})") from None
     if not found:
         raise DataError(f"{place} holds no file (data.sources[].path is relative to data.raw: {raw})")
     for path in found:
