@@ -17,7 +17,9 @@ _STYLE = Path(__file__).parent / "templates" / "style.css"
 _MORE = """
 main { max-width: none; } figure { overflow-x: auto; } figure svg { min-width: 640px; }
 svg .axis { stroke: var(--dim); } svg .name { text-anchor: middle; fill: var(--ink); font-size: 12px; }
+svg .end { paint-order: stroke; stroke: var(--card); stroke-width: 5px; }
 svg .run { fill: none; stroke-width: 2; opacity: .85; } svg .run:hover { stroke-width: 4; opacity: 1; }
+ul.legend { list-style: none; padding: 0; }
 """
 
 
@@ -41,24 +43,26 @@ def chart(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     names = list(dict.fromkeys(name for _, values in runs for name in values))
     places = [_Axis([values.get(name) for _, values in runs]) for name in names]
     width = 2 * _SIDE + _STEP * max(1, len(names) - 1)
-    parts = []
+    parts, ends = [], []
     for index, (name, axis) in enumerate(zip(names, places, strict=True)):
         x = _SIDE + _STEP * index
         parts.append(f'<line class="axis" x1="{x}" x2="{x}" y1="{_TOP}" y2="{_FLOOR}"/>')
         parts.append(f'<text class="name" x="{x}" y="{14 if index % 2 else 26}">{escape(name)}</text>')
         for y, text in axis.labels():
-            parts.append(f'<text x="{x + 5}" y="{y + 4:.1f}">{escape(text)}</text>')
+            ends.append(f'<text class="end" x="{x + 5}" y="{y + 4:.1f}">{escape(text)}</text>')
     for index, (run, values) in enumerate(runs):
         points = [
             f"{_SIDE + _STEP * place},{axis(values[name]):.1f}"
             for place, (name, axis) in enumerate(zip(names, places, strict=True))
             if values.get(name) is not None
         ]
+        # Dashes let a run show through another that has the same values.
+        dashes = f'stroke-dasharray="12 {4 * index}" ' if index else ""
         parts.append(
-            f'<polyline class="run" stroke="{_colour(index, len(runs))}" points="{" ".join(points)}">'
+            f'<polyline class="run" stroke="{_colour(index, len(runs))}" {dashes}points="{" ".join(points)}">'
             f"<title>{escape(run)}</title></polyline>"
         )
-    return f'<svg viewBox="0 0 {width} {_FLOOR + 20}" role="img">{"".join(parts)}</svg>'
+    return f'<svg viewBox="0 0 {width} {_FLOOR + 20}" role="img">{"".join(parts + ends)}</svg>'
 
 
 class _Axis:
