@@ -20,7 +20,7 @@ from typing import Any
 from rlhf_pipeline import paths, process
 from rlhf_pipeline.errors import StageError
 
-from .ppo import ROOT, WARM_UP_STEPS, prepare
+from .ppo import PARTS, ROOT, WARM_UP_STEPS, prepare
 from .shapes import change_params
 
 RESULTS = ROOT / "benchmarks/results/ablation.json"
@@ -38,16 +38,6 @@ SWITCHES: dict[str, dict[str, Any]] = {
         VERL: {"actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": 512}
     },
     "offload": {"hardware.offload_policy": True},
-}
-TIMES = {
-    "timing_s/gen": "generation_s",
-    "timing_s/reward": "reward_s",
-    "timing_s/old_log_prob": "old_logprobs_s",
-    "timing_s/ref": "ref_logprobs_s",
-    "timing_s/values": "values_s",
-    "timing_s/update_critic": "critic_update_s",
-    "timing_s/update_actor": "actor_update_s",
-    "timing_s/update_weights": "weight_sync_s",
 }
 OTHERS = {
     "perf/throughput": "tokens_per_s_per_gpu",
@@ -98,7 +88,7 @@ def figures(rows: list[dict[str, float]]) -> dict[str, float]:
     steps = [row for row in rows if "timing_s/step" in row][WARM_UP_STEPS:-1]
     found = {
         short: round(statistics.median(row[name] for row in steps), 4)
-        for name, short in (TIMES | OTHERS).items()
+        for name, short in (PARTS | OTHERS).items()
         if all(name in row for row in steps)
     }
     seconds = [row["timing_s/step"] for row in steps]

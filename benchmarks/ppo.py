@@ -36,6 +36,17 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/ppo.json"
 INPUTS = (paths.VALIDATED, paths.BASE_MODEL, paths.SFT_MODEL, paths.REWARD_MODEL)
 WARM_UP_STEPS = 2
+PARTS = {
+    "timing_s/gen": "generation_s",
+    "timing_s/reward": "reward_s",
+    "timing_s/old_log_prob": "old_logprobs_s",
+    "timing_s/ref": "ref_logprobs_s",
+    "timing_s/values": "values_s",
+    "timing_s/update_critic": "critic_update_s",
+    "timing_s/update_actor": "actor_update_s",
+    "timing_s/update_weights": "weight_sync_s",
+}
+VARIANTS = ("ours", "verl, 2 s poll", "verl, 0.02 s poll")
 
 
 def main() -> int:
@@ -43,17 +54,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--workspace", type=Path, default=ROOT)
     parser.add_argument("--steps", type=int, default=12, help="PPO steps of each variant")
+    parser.add_argument("--only", nargs="*", choices=VARIANTS, default=VARIANTS, help="'ours' always runs")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rlhf-bench-") as place:
         folder = Path(place).resolve()
         prepare(arguments.workspace, folder, arguments.steps)
         os.chdir(folder)
         os.environ |= {"RLHF_WORKSPACE": str(folder), "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{ROOT}"}
-        rows = {
-            "ours": ours(folder),
-            "verl, 2 s poll": plain(folder, "poll", ""),
-            "verl, 0.02 s poll": plain(folder, "fast", "benchmarks.fast_poll"),
-        }
+        rows = {"ours": ours(folder)}
+        for variant, name, modules in zip(
+            VARIANTS[1:], ("poll", "fast"), ("", "benchmarks.fast_poll"), strict=True
+        ):
+            if variant in arguments.only:
+                rows[variant] = plain(folder, name, modules)
         device = resolve_device(load())
     result = {
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {device}",
@@ -130,6 +143,7 @@ def figures(metrics: Path, wall_s: float) -> dict[str, float]:
     rows = [json.loads(line)["data"] for line in metrics.read_text(encoding="utf-8").splitlines()]
     steps = [row["timing_s/step"] for row in rows if "timing_s/step" in row]
     timed = steps[WARM_UP_STEPS:-1]
+    parts = [row for row in rows if "timing_s/step" in row][WARM_UP_STEPS:-1]
     return {
         "wall_s": round(wall_s, 1),
         "steps_s": round(sum(steps), 1),
@@ -137,6 +151,10 @@ def figures(metrics: Path, wall_s: float) -> dict[str, float]:
         "step_median_s": round(statistics.median(timed), 3),
         "step_min_s": round(min(timed), 3),
         "step_max_s": round(max(timed), 3),
+    } | {
+        short: round(statistics.median(row[name] for row in parts), 3)
+        for name, short in PARTS.items()
+        if all(name in row for row in parts)
     }
 
 
@@ -145,7 +163,9 @@ def table(rows: dict[str, dict[str, float]]) -> str:
     names = list(rows["ours"])
     lines = [("", *names), ("---",) * (1 + len(names))]
     for variant, values in rows.items():
-        cells = [f"{values[name]:g} ({values[name] / rows['ours'][name]:.2f})" for name in names]
+        cells = [
+            f"{values[name]:g} ({values[name] / rows['ours'][name]:.2f})" for name in names if name in values
+        ]
         lines.append((variant, *cells))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -18,6 +18,15 @@ import pytest
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
 
+FOR_TWO = {
+    "ppo.total_steps": 2,
+    "ppo.reward.serving": "in_process",
+    "ppo.micro_batch_size_per_gpu": 8,
+    "reward_model.micro_batch_size_per_gpu": 8,
+    "sft.micro_batch_size_per_gpu": 16,
+}
+
+
 def copy_of(run: Any, folder: Path) -> Path:
     left_out = shutil.ignore_patterns(".git", ".dvc", ".scratch", "policy", "logs", ".rlhf")
     shutil.copytree(run.folder, folder, symlinks=True, ignore=left_out)
@@ -25,7 +34,7 @@ def copy_of(run: Any, folder: Path) -> Path:
 
 
 def ppo(folder: Path, run: Any, changes: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:
-    type(run)(folder, "").change_params({"ppo.total_steps": 2, "ppo.reward.serving": "in_process", **changes})
+    type(run)(folder, "").change_params({**FOR_TWO, **changes})
     done = subprocess.run(
         [sys.executable, "-m", "stages.ppo"],
         cwd=folder,
@@ -41,7 +50,7 @@ def ppo(folder: Path, run: Any, changes: dict[str, Any], env: dict[str, str]) ->
 
 def test_two_workers_on_one_node(run: Any, tmp_path: Path) -> None:
     folder = copy_of(run, tmp_path / "copy")
-    found = ppo(folder, run, {"hardware.n_gpus_per_node": 2, "ppo.micro_batch_size_per_gpu": 8}, {})
+    found = ppo(folder, run, {"hardware.n_gpus_per_node": 2}, {})
     assert found["steps"] == 2
     step = f"global_step_{found['best_step']}"
     sharded = list(folder.glob(f".scratch/ppo/*/ledger/{step}/actor/model_world_size_2_rank_*.pt"))
@@ -52,13 +61,7 @@ def test_two_ray_nodes_on_one_host(run: Any, tmp_path: Path) -> None:
     folder = copy_of(run, tmp_path / "copy")
     command = [sys.executable, "-m", "scripts.two_nodes", "--", sys.executable, "-m", "stages.ppo"]
     type(run)(folder, "").change_params(
-        {
-            "ppo.total_steps": 2,
-            "ppo.reward.serving": "in_process",
-            "hardware.nnodes": 2,
-            "hardware.ray_address": "127.0.0.1:6399",
-            "ppo.micro_batch_size_per_gpu": 8,
-        }
+        {**FOR_TWO, "hardware.nnodes": 2, "hardware.ray_address": "127.0.0.1:6399"}
     )
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
