@@ -48,10 +48,11 @@ def find(n: str) -> str:
     """
     return STATUS.get(n, "unknown")
 '''
+CALL = '<tool_call>{{"name": "find", "arguments": {{"n": "{}"}}}}</tool_call>'
 REWARD = '''
 def compute_score(data_source, solution_str, ground_truth, extra_info):
-    """1 when the tool was asked for the right order, whose status then stands in the conversation."""
-    return float(ground_truth in solution_str)
+    """Half for asking the tool for the right order, half for saying what it answered."""
+    return 0.5 * (ground_truth in solution_str) + 0.5 * (f"It is {ground_truth}." in solution_str)
 '''
 
 
@@ -157,8 +158,12 @@ def test_the_policy_calls_a_tool_over_several_turns(variant: Callable[..., Run])
     ]
     rows = [
         {
-            "prompt": text,
-            "completion": f'<tool_call>{{"name": "find", "arguments": {{"n": "{n}"}}}}</tool_call>',
+            "messages": [
+                {"role": "user", "content": text},
+                {"role": "assistant", "content": CALL.format(n)},
+                {"role": "tool", "content": orders[n]},
+                {"role": "assistant", "content": f"It is {orders[n]}."},
+            ]
         }
         for text, n in asked
     ]
@@ -171,7 +176,7 @@ def test_the_policy_calls_a_tool_over_several_turns(variant: Callable[..., Run])
             {**source, "name": "calls", "path": "calls.jsonl", "options": {"tables": ["sft"]}},
             {**source, "name": "orders", "path": "orders.jsonl"},
         ],
-        "data.max_prompt_tokens": 64,
+        "data.max_prompt_tokens": 128,
         "data.max_response_tokens": 192,
         "validate_data.tables": ["sft", "prompts"],
         "sft.batch_size": 16,
