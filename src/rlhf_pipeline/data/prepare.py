@@ -89,8 +89,14 @@ def _benchmarks(data: Data, raw: Path) -> Iterator[dict[str, str]]:
 
 
 def _asked(item: Item) -> str:
-    prompt = item.messages[:-1] if isinstance(item, Demonstration) else item.prompt
+    prompt = _answered(item.messages) if isinstance(item, Demonstration) else item.prompt
     return "\n".join(message["content"] for message in prompt)
+
+
+def _answered(messages: list[Message]) -> list[Message]:
+    """What a demonstration answers: up to the user's last message; tool calls make no new prompt."""
+    turns = [place for place, message in enumerate(messages) if message["role"] == "user"]
+    return messages[: turns[-1] + 1] if turns else messages[:-1]
 
 
 def _facts(counts: SourceCounts, before: dict[str, int], after: dict[str, int]) -> dict[str, Any]:
@@ -123,7 +129,7 @@ class _Sorter:
 
     def _add(self, item: Item, repeats: int, source: str, tables: frozenset[str]) -> None:
         prompt = self._with_system(item.messages if isinstance(item, Demonstration) else item.prompt)
-        answered = prompt[:-1] if isinstance(item, Demonstration) else prompt
+        answered = _answered(prompt) if isinstance(item, Demonstration) else prompt
         identifier, split = self._place(answered)
         times = repeats if split == "train" else 1
         values: dict[str, Any]

@@ -63,6 +63,20 @@ def test_no_prompt_is_in_two_splits_of_any_table(tmp_path: Path) -> None:
     assert 26 <= counts["test"] <= 64
 
 
+def test_a_conversation_with_tools_shares_the_split_of_its_prompt(tmp_path: Path) -> None:
+    def said(number: int) -> list[dict[str, str]]:
+        roles = ("user", "assistant", "tool", "assistant")
+        return [{"role": role, "content": f"{role} {number}"} for role in roles]
+
+    write(tmp_path, "calls", *({"messages": said(n)} for n in range(100)))
+    write(tmp_path, "asked", *({"prompt": f"user {n}", "ground_truth": "x"} for n in range(100)))
+    tables, _ = run(tmp_path, [source("calls"), source("asked")])
+    for split in paths.SPLITS:
+        asked = {row["extra_info"]["prompt_id"] for row in tables["prompts", split]}
+        assert asked == {row["prompt_id"] for row in tables["sft", split]}
+    assert len(every(tables, "prompts")) == 100
+
+
 def test_the_split_and_the_id_are_those_of_records(tmp_path: Path) -> None:
     write(tmp_path, "a", pair(1))
     tables, _ = run(tmp_path, [source("a")])
