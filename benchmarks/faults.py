@@ -309,12 +309,22 @@ NUMBERS = {"tried": 6, "resumed": 9, "lost": 6, "orphans": 9, "half": 6}
 
 def rows(notes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """One row for each kill that took place, with how the start after it went."""
+    for chain in PLANS:
+        own = [entry for entry in notes if entry["chain"] == chain]
+        # A command that ended by itself before it started the stage (DVC's cache had it) is no start.
+        started = [
+            entry
+            for before, entry in zip([{}, *own], own, strict=False)
+            if not ("start" in entry and entry["start"] == [] and before.get("killed") is False)
+        ]
+        yield from rows_of(started)
+
+
+def rows_of(notes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for place, entry in enumerate(notes):
         if "kill" not in entry or not entry["killed"]:
             continue
-        later = [
-            other for other in notes[place + 1 :] if other["chain"] == entry["chain"] and "start" in other
-        ]
+        later = [other for other in notes[place + 1 :] if "start" in other]
         # The first note after a kill is about the start that was killed, the second about the next one.
         yield {
             "stage": entry["stage"],

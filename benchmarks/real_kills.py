@@ -80,7 +80,7 @@ def start(folder: Path, stage: str, command: str = "stage", fault: str = "") -> 
     """Start a stage as its user would, its output in a file of the workspace."""
     words = {
         "stage": ["-m", f"stages.{stage}"],
-        "dvc": ["-m", "dvc", "repro", "--single-item", stage],
+        "dvc": ["-m", "dvc", "repro", "--single-item", "--force", stage],
         "flow": ["-m", "flows.train"],
     }[command]
     log = folder / paths.LOGS / "kills.log"
