@@ -172,10 +172,15 @@ def run_chain(folder: Path, chain: str, deadline: float) -> None:
         shutil.rmtree(place / paths.SCRATCH / stage, ignore_errors=True)
         shutil.rmtree(place / OUTPUTS[stage], ignore_errors=True)
     for number, plan in enumerate(plans):
-        if any(entry.get("kill") == number for entry in done):
+        if any(entry.get("kill") == number and entry["killed"] for entry in done):
             continue
         if time.monotonic() > deadline:
             return
+        ledger = ledger_of(place, stage)
+        if ledger is not None and ledger.finished is not None and not plan.fault.startswith("publish"):
+            # The run came to its end before all kills were tried: another one.
+            shutil.rmtree(place / paths.SCRATCH / stage)
+            shutil.rmtree(place / OUTPUTS[stage], ignore_errors=True)
         expected, starts = newest(ledger_of(place, stage)), len(resumed_at(place, stage))
         left = kill(place, stage, plan)
         note(folder, {"chain": chain, "kill": number, **json.loads(to_json(left))})

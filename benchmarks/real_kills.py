@@ -193,7 +193,9 @@ def _parent_of_raylet(process: subprocess.Popen[bytes]) -> list[int]:
 
 
 def _vllm_engine(process: subprocess.Popen[bytes]) -> list[int]:
-    servers = {child.pid for child, words in _below(process) if words and words[0] == "ray::vLLMHttpServer"}
+    servers = {
+        child.pid for child, words in _below(process) if words and words[0].startswith("ray::vLLMHttpServer")
+    }
     return [
         child.pid
         for child, words in _below(process)

@@ -13,6 +13,7 @@ import os
 from rlhf_pipeline.backend import (
     chunked_logprobs,
     cpu_shims,
+    loopback,
     record,
     value_head,
     varlen_attention,
@@ -42,6 +43,7 @@ def register() -> None:
         "weight-sync sockets in TMPDIR",
         weight_sync.move_sockets,
     )
+    when_imported("torch.distributed.rendezvous", "rendezvous on the loopback interface", loopback.install)
     on_cpu = os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
     torch_varlen = os.environ.get("RLHF_ATTENTION") == "torch_varlen"
     if on_cpu:

@@ -16,7 +16,10 @@ def in_verl_rollout() -> bool:
 
 
 def register() -> None:
-    """Keep plain weights in verl's rollouts on a CPU; do nothing anywhere else."""
+    """Listen on the loopback interface; keep plain weights in verl's rollouts on a CPU."""
+    from rlhf_pipeline.backend import loopback
+
+    loopback.install()
     if os.environ.get("VERL_PLATFORM") != "cpu" or not in_verl_rollout():
         return
     import vllm._custom_ops

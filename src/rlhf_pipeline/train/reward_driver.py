@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..backend import loopback
 from ..checkpoints.code import git_commit
 from ..checkpoints.ledger import Ledger
 from ..checkpoints.run_folder import TRL_STEPS
@@ -29,6 +30,7 @@ def main() -> int:
     import torch
     from transformers import AutoTokenizer
 
+    loopback.install()
     torch.manual_seed(job["seed"])
     tokenizer = AutoTokenizer.from_pretrained(job["model"], trust_remote_code=False)
     train = pairs(job["train_file"], tokenizer, job["seed"] if job["shuffle_labels"] else None)
