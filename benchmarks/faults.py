@@ -186,7 +186,9 @@ def run_chain(folder: Path, chain: str, deadline: float) -> None:
         note(folder, {"chain": chain, "kill": number, **json.loads(to_json(left))})
         judge_start(folder, chain, place, expected, starts)
         print(f"{chain}: {plan.point}: {left}", flush=True)
-    if time.monotonic() < deadline and not any("end" in entry for entry in done):
+    own = [entry for entry in notes_in(folder) if entry["chain"] == chain]
+    what = [entry for entry in own if "kill" in entry or "end" in entry]
+    if time.monotonic() < deadline and "end" not in what[-1]:
         finish(folder, chain, place)
     if time.monotonic() < deadline and chain in COMPARED:
         compare(folder, chain, place, deadline)
