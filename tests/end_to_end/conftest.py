@@ -6,13 +6,16 @@ real stack (verl, Ray, vLLM, TRL, Great Expectations, DVC, Prefect) on the CPU.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from ruamel.yaml import YAML
 
@@ -34,12 +37,25 @@ REDUCED: dict[str, Any] = {
 }
 
 
+SECRETS = {
+    # wandb wants 40 characters.
+    "WANDB_API_KEY": "c0ffee" + "5ec2e7" * 5 + "aaaa",
+    "HF_TOKEN": "hf_5ec2e7HubToken",
+    "AWS_SECRET_ACCESS_KEY": "5ec2e7CloudKey",
+}
+"""Set while everything runs; no file may hold them afterwards."""
+LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
+SAMPLING_S = 1.0
+
+
 @dataclass(frozen=True)
 class Run:
-    """The workspace after the run, and what the command printed."""
+    """The workspace after the run, what the command printed, and where its processes listened."""
 
     folder: Path
     output: str
+    listeners: frozenset[tuple[str, str]] = frozenset()
+    """Process title and address of every listening TCP socket seen."""
 
     def change_params(self, changes: dict[str, Any]) -> None:
         """Edit the workspace's params.yaml."""
@@ -66,6 +82,7 @@ def environment() -> dict[str, str]:
         "DVC_NO_ANALYTICS": "1",
         # Another Ray's address in the user's shell is not ours to join.
         "RAY_ADDRESS": "127.0.0.1:1",
+        **SECRETS,
     }
 
 
@@ -87,18 +104,34 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("end_to_end") / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
     change_params(folder / "params.yaml", REDUCED)
-    done = subprocess.run(
-        [sys.executable, "-m", "flows.train"],
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=1200,
-    )
-    assert done.returncode == 0, done.stdout[-5000:] + logs(folder)
-    return Run(folder, done.stdout)
+    listeners: set[tuple[str, str]] = set()
+    with (folder.parent / "output").open("w+", encoding="utf-8") as output:
+        command = [sys.executable, "-m", "flows.train"]
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment(), stdout=output, stderr=subprocess.STDOUT
+        )
+        deadline = time.monotonic() + 1200
+        while process.poll() is None:
+            assert time.monotonic() < deadline
+            listeners |= listening(process.pid)
+            time.sleep(SAMPLING_S)
+        output.seek(0)
+        said = output.read()
+    assert process.returncode == 0, said[-5000:] + logs(folder)
+    return Run(folder, said, frozenset(listeners))
+
+
+def listening(pid: int) -> set[tuple[str, str]]:
+    """Title and address of every TCP socket on which the process or one below it listens."""
+    found = set()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                words = child.cmdline() or [child.name()]
+                for socket in child.net_connections(kind="tcp"):
+                    if socket.status == psutil.CONN_LISTEN:
+                        found.add((" ".join(words[:6]), socket.laddr.ip))
+    return found
 
 
 def logs(folder: Path) -> str:
