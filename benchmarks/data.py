@@ -2,7 +2,8 @@
 
 For each size, preference pairs of about 1 kB are made and measured, every measurement in a process of
 its own: a bare pyarrow scan with lengths, the basic suites beside it, and the slower ones. Prints a
-table and writes benchmarks/results/data.json. Made text only; nothing here judges real data.
+table, writes benchmarks/results/data.json and the table in docs/data.md. Made text only; nothing here
+judges real data.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +35,8 @@ SIZES = (100_000, 1_000_000, 10_000_000)
 TOKENS_MOST_ROWS = 100_000
 """The largest size at which tokens are counted: minutes per million rows, at a speed that stays."""
 RESULTS = Path("benchmarks/results/data.json")
+DOCS = Path("docs/data.md")
+MARKS = "<!-- benchmark -->\n", "<!-- end of benchmark -->\n"
 TURNS = 3
 BATCH_ROWS = 50_000
 TOKENIZER = "tokenizer"
@@ -54,13 +58,26 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _keep(size: int, rows: list[dict[str, float | str]]) -> None:
+def _keep(size: int, rows: list[dict[str, Any]]) -> None:
     """Write the results of one size; those of other sizes stay."""
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(RESULTS.read_text())["rows"] if RESULTS.is_file() else []
     rows = sorted([*rows, *(row for row in kept if row["rows"] != size)], key=lambda row: row["rows"])
     machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
     RESULTS.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n", encoding="utf-8")
+    before, _, rest = DOCS.read_text(encoding="utf-8").partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    DOCS.write_text(before + MARKS[0] + _table(rows) + MARKS[1] + after, encoding="utf-8")
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| rows | checks | rows/s | ratio | peak memory |", "| --- | --- | --- | --- | --- |"]
+    lines += [
+        f"| {row['rows']:,} | {row['measure']} | {row['rows_per_s']:,} | {row['ratio']:.2f}"
+        f" | {row['peak_mb']:,} MB |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _measured(prepared: Path, size: int) -> dict[str, dict[str, float]]:
@@ -79,7 +96,7 @@ def _is_wanted(name: str, size: int) -> bool:
     return name != "tokens" or size <= TOKENS_MOST_ROWS
 
 
-def _row(name: str, size: int, measured: dict[str, dict[str, float]]) -> dict[str, float | str]:
+def _row(name: str, size: int, measured: dict[str, dict[str, float]]) -> dict[str, Any]:
     one = measured[name]
     yardstick = one.get("raw_encode_seconds", measured["scan"]["seconds"])
     return {
@@ -92,7 +109,7 @@ def _row(name: str, size: int, measured: dict[str, dict[str, float]]) -> dict[st
     }
 
 
-def _line(row: dict[str, float | str]) -> str:
+def _line(row: dict[str, Any]) -> str:
     return (
         f"{row['rows']:>12,} rows  {row['measure']:<16} {row['rows_per_s']:>12,} rows/s"
         f"  {row['ratio']:>6} of {row['yardstick']:<10} {row['peak_mb']:>6,} MB peak"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,20 @@ def test_every_format_and_option_is_documented() -> None:
         f"`{suffix}`" in TEXT for suffix in readers.READERS if suffix not in (".ndjson", ".pq", ".ipc")
     )
     assert all(f"`{option}`" in TEXT for option in readers.OPTIONS)
+
+
+def test_the_benchmark_table_is_the_one_measured() -> None:
+    measured = json.loads((REPOSITORY / "benchmarks" / "results" / "data.json").read_text())["rows"]
+    figures = [
+        [f"{one['rows']:,}", f"{one['rows_per_s']:,}", f"{one['ratio']:.2f}", f"{one['peak_mb']:,} MB"]
+        for one in measured
+    ]
+    documented = [[cells[0], *cells[2:]] for cells in table_rows("rows")]
+    assert sorted(documented) == sorted(figures)
+    assert all(one["peak_mb"] < 2_000 for one in measured)
+    ratios = {(one["measure"], one["rows"]): one["ratio"] for one in measured}
+    assert ratios["basic", 1_000_000] >= 0.5
+    assert ratios["tokens", 100_000] >= 0.8
 
 
 def expected_rows(name: str) -> tuple[int, int, int]:
