@@ -150,6 +150,7 @@ def test_a_policy_comes_nearer_to_its_teacher(run: Run, variant: Callable[..., R
     assert sum(distance[-2:]) < 0.9 * sum(distance[:2])
 
 
+@pytest.mark.long
 def test_the_policy_calls_a_tool_over_several_turns(variant: Callable[..., Run]) -> None:
     orders = {"4": "sent", "7": "lost"}
     asked = [
