@@ -39,6 +39,8 @@ from .job import EVENT_MARK, FORWARDED_VARIABLE, JOB_VARIABLE, Job
 from .overrides import AGENT_LOOP, TOOL_AGENT_LOOP, RunPaths, uses_reward_model, verl_config
 from .teacher import require_same_vocabulary
 
+ENGINE_DIED = "vllm.v1.engine.exceptions.EngineDeadError"
+"""In a line of the driver's output: what vLLM's server says when its engine process is gone."""
 INPUT_MANIFESTS = (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL)
 
 
@@ -137,6 +139,12 @@ def run(
     def on_line(line: str) -> None:
         if line.startswith(EVENT_MARK):
             on_event(line.removeprefix(EVENT_MARK).rstrip())
+        elif ENGINE_DIED in line:
+            # verl would wait for its answer for ever.
+            raise StageError(
+                f"a vLLM engine died; the reason is in {paths.log('ppo')}. The same command goes on from the"
+                " last committed step"
+            )
 
     log = paths.log("ppo")
     params = planned.job.typed_params()
