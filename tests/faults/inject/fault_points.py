@@ -164,7 +164,8 @@ def _in_reward_validation(module: Any, step: int | None) -> None:
 
 def _nan(module: Any, step: int | None) -> None:
     """Reports a gradient norm that is not a number, once, so that the run rolls back."""
-    inner, done = module.RunControl.after_step, []
+    inner = module.RunControl.after_step
+    done: list[int] = []
 
     def after_step(self: Any, at: int, metrics: Any) -> Any:
         if at == step and not done:
@@ -191,7 +192,8 @@ def _rollback_restoring(module: Any, step: int | None) -> None:
 
 def _lr(module: Any, step: int | None) -> None:
     """Multiplies the learning rates by LR_FACTOR from the step after `step` on, once, whatever comes."""
-    inner, done = module.RunControl.after_step, []
+    inner = module.RunControl.after_step
+    done: list[int] = []
 
     def after_step(self: Any, at: int, metrics: Any) -> Any:
         action = inner(self, at, metrics)
