@@ -188,11 +188,17 @@ BACKENDS: dict[str, type[Backend]] = {
 }
 
 
+OWN_FAILURES = {
+    # The mailbox is wandb's connection to its service, a process that can be killed.
+    "wandb": (("wandb", "Error"), ("wandb.sdk.mailbox.mailbox", "MailboxClosedError")),
+    "mlflow": (("mlflow.exceptions", "MlflowException"),),
+}
+
+
 def failures_of(name: str) -> tuple[type[Exception], ...]:
     """The errors by which a backend may fail: `FAILURES` and, once imported, its library's own."""
-    own = {"wandb": ("wandb", "Error"), "mlflow": ("mlflow.exceptions", "MlflowException")}.get(name)
-    library = sys.modules.get(own[0]) if own else None
-    return (*FAILURES, getattr(library, own[1])) if own and library else FAILURES
+    own = [(sys.modules.get(module), error) for module, error in OWN_FAILURES.get(name, ())]
+    return (*FAILURES, *(getattr(module, error) for module, error in own if module is not None))
 
 
 def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

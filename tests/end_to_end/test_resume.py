@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
+
+from .conftest import environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -27,7 +28,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "stages.ppo"],
         cwd=folder,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -72,7 +72,10 @@ def test_a_failed_stage_fails_the_run_with_its_reason_and_is_not_tried_again(
         "Failed",
         "prepare_data: data/raw/x.jsonl row 7: no prompt",
     )
-    assert prefect.task_states(run) == {"base_model": "Completed", "prepare_data": "Failed"}
+    states = prefect.task_states(run)
+    assert states.pop("prepare_data") == "Failed"
+    # DVC's order of stages that do not depend on one another is its own.
+    assert states in ({}, {"base_model": "Completed"})
     assert result.stdout.count("prepare_data: started") == 1
 
 

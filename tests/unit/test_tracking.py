@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -226,3 +227,43 @@ def test_importing_the_tracker_imports_no_backend() -> None:
 
 def test_flatten() -> None:
     assert flatten({"a": {"b": 1, "c": {}}, "d": [2]}) == {"a.b": 1, "a.c": {}, "d": [2]}
+
+
+KILLED_SERVICE = """
+import os, psutil, signal, sys, time
+from pathlib import Path
+from rlhf_pipeline.params import load
+from rlhf_pipeline.tracking import Tracker
+
+with Tracker(load(Path(sys.argv[1]), {"tracking.backends": ["wandb", "jsonl"]}), "ppo") as tracker:
+    tracker.log(1, {"reward": 0.5})
+    while not list(Path("logs/tracking").glob("*/ppo.jsonl")):
+        time.sleep(0.1)
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+        child.wait()
+    time.sleep(1)
+    tracker.log(2, {"reward": 0.75})
+"""
+
+
+def test_a_killed_wandb_service_does_not_stop_the_other_backends(tmp_path: Path) -> None:
+    params = Path(__file__).parents[2] / "presets/tiny-cpu.yaml"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_SERVICE, str(params)],
+        cwd=tmp_path,
+        env={
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("WANDB_SERVICE", "RLHF_WORKSPACE")
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tracking: wandb is off, training goes on" in done.stderr
+    [file] = tmp_path.glob("logs/tracking/*/ppo.jsonl")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["reward"] for row in rows if "step" in row] == [0.5, 0.75]
+    assert rows[-1]["end"] == "finished"

@@ -93,4 +93,6 @@ def test_a_real_run_lowers_the_loss_and_publishes_an_ordinary_model(
     assert validated["4"] < validated["2"]
     assert figures["best_step"] == 4
     assert figures["validation_loss"] == pytest.approx(validated["4"], rel=1e-5)
-    assert not list((workspace / paths.SCRATCH / "sft").iterdir())
+    [kept] = (workspace / paths.SCRATCH / "sft").iterdir()
+    assert (kept / "published.json").is_file()
+    assert [step.name for step in (kept / "ledger").glob("global_step_*")] == ["global_step_4"]
