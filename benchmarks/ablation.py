@@ -20,7 +20,7 @@ from typing import Any
 from rlhf_pipeline import paths, process
 from rlhf_pipeline.errors import StageError
 
-from .ppo import PARTS, ROOT, WARM_UP_STEPS, prepare
+from .ppo import PARTS, ROOT, TIMED, medians, prepare, steps_in
 from .shapes import change_params
 
 RESULTS = ROOT / "benchmarks/results/ablation.json"
@@ -80,18 +80,13 @@ def measured(workspace: Path, folder: Path, steps: int, settings: dict[str, Any]
     finally:
         os.chdir(home)
     (attempt,) = folder.glob(".scratch/ppo/*/metrics/attempt-*.jsonl")
-    return figures([json.loads(line)["data"] for line in attempt.read_text(encoding="utf-8").splitlines()])
+    return figures(steps_in(attempt))
 
 
-def figures(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Medians over the steps after warm-up and before the last (which validates and saves); the spread."""
-    steps = [row for row in rows if "timing_s/step" in row][WARM_UP_STEPS:-1]
-    found = {
-        short: round(statistics.median(row[name] for row in steps), 4)
-        for name, short in (PARTS | OTHERS).items()
-        if all(name in row for row in steps)
-    }
-    seconds = [row["timing_s/step"] for row in steps]
+def figures(steps: list[dict[str, float]]) -> dict[str, float]:
+    """Medians over the timed steps, and the step's spread."""
+    found = medians(steps[TIMED], PARTS | OTHERS, digits=4)
+    seconds = [row["timing_s/step"] for row in steps[TIMED]]
     deviation = statistics.stdev(seconds) if len(seconds) > 1 else 0.0
     return {"step_s": round(statistics.median(seconds), 3), "step_sd_s": round(deviation, 3), **found}
 

@@ -23,12 +23,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from rlhf_pipeline import paths, publish
 from rlhf_pipeline.publish import write_json
 
 from .real_kills import OUTPUTS, ROOT, Kill, environment, kill, ledger_of, newest, resumed_at, start, to_json
+from .shapes import change_params
 
 REDUCED: dict[str, Any] = {
     "data.synthetic.n_prompts": 900,
@@ -147,16 +146,7 @@ def prepare(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(base, ignore_errors=True)
     subprocess.run(["git", "clone", "-q", str(ROOT), str(base)], check=True)
-    yaml = YAML()
-    values = yaml.load((base / paths.PARAMS).read_text(encoding="utf-8"))
-    for dotted, value in REDUCED.items():
-        place = values
-        *parents, last = dotted.split(".")
-        for key in parents:
-            place = place[key]
-        place[last] = value
-    with (base / paths.PARAMS).open("w", encoding="utf-8") as file:
-        yaml.dump(values, file)
+    change_params(base / paths.PARAMS, REDUCED, base / paths.PARAMS)
     command = [sys.executable, "-m", "dvc", "repro", "-q", "reward_model"]
     subprocess.run(command, cwd=base, env=environment(base), check=True)
 

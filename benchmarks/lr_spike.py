@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ruamel.yaml import YAML
 
 from rlhf_pipeline import paths
 from rlhf_pipeline.checkpoints.view import LedgerView
 from rlhf_pipeline.publish import write_json
+
+from .shapes import change_params
 
 ROOT = Path(__file__).resolve().parents[1]
 INJECT = ROOT / "tests" / "faults" / "inject"
@@ -97,16 +98,7 @@ def run(source: Path, name: str, changes: dict[str, Any]) -> Path:
     folder.mkdir()
     for part in (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL):
         shutil.copytree(source / part, folder / part)
-    yaml = YAML()
-    values = yaml.load((source / paths.PARAMS).read_text(encoding="utf-8"))
-    for dotted, value in changes.items():
-        place = values
-        *parents, last = dotted.split(".")
-        for key in parents:
-            place = place[key]
-        place[last] = value
-    with (folder / paths.PARAMS).open("w", encoding="utf-8") as file:
-        yaml.dump(values, file)
+    change_params(source / paths.PARAMS, changes, folder / paths.PARAMS)
     command = [sys.executable, "-m", "stages.ppo"]
     subprocess.run(command, cwd=folder, env=environment(folder, f"lr@{SPIKE_AFTER}"), check=True)
     return folder

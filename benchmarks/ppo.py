@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/ppo.json"
 INPUTS = (paths.VALIDATED, paths.BASE_MODEL, paths.SFT_MODEL, paths.REWARD_MODEL)
 WARM_UP_STEPS = 2
+TIMED = slice(WARM_UP_STEPS, -1)
+"""After warm-up and before the last step, which validates and saves."""
 PARTS = {
     "timing_s/gen": "generation_s",
     "timing_s/reward": "reward_s",
@@ -140,21 +143,31 @@ def plain(folder: Path, name: str, modules: str) -> dict[str, float]:
 
 def figures(metrics: Path, wall_s: float) -> dict[str, float]:
     """Wall time, and the steps' own time after warm-up, without the last, which validates and saves."""
-    rows = [json.loads(line)["data"] for line in metrics.read_text(encoding="utf-8").splitlines()]
-    steps = [row["timing_s/step"] for row in rows if "timing_s/step" in row]
-    timed = steps[WARM_UP_STEPS:-1]
-    parts = [row for row in rows if "timing_s/step" in row][WARM_UP_STEPS:-1]
+    steps = steps_in(metrics)
+    all_s = sum(row["timing_s/step"] for row in steps)
+    timed = [row["timing_s/step"] for row in steps[TIMED]]
     return {
         "wall_s": round(wall_s, 1),
-        "steps_s": round(sum(steps), 1),
-        "outside_steps_s": round(wall_s - sum(steps), 1),
+        "steps_s": round(all_s, 1),
+        "outside_steps_s": round(wall_s - all_s, 1),
         "step_median_s": round(statistics.median(timed), 3),
         "step_min_s": round(min(timed), 3),
         "step_max_s": round(max(timed), 3),
-    } | {
-        short: round(statistics.median(row[name] for row in parts), 3)
-        for name, short in PARTS.items()
-        if all(name in row for row in parts)
+    } | medians(steps[TIMED], PARTS, digits=3)
+
+
+def steps_in(metrics: Path) -> list[dict[str, float]]:
+    """What verl's file logger wrote of each training step."""
+    rows = [json.loads(line)["data"] for line in metrics.read_text(encoding="utf-8").splitlines()]
+    return [row for row in rows if "timing_s/step" in row]
+
+
+def medians(steps: list[dict[str, float]], names: Mapping[str, str], digits: int) -> dict[str, float]:
+    """Median over the steps of every metric that all of them have, under its short name."""
+    return {
+        short: round(statistics.median(row[name] for row in steps), digits)
+        for name, short in names.items()
+        if all(name in row for row in steps)
     }
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from benchmarks.ablation import figures
+from benchmarks.ppo import steps_in
 from benchmarks.two_workers import off_band, parts
 
 
@@ -13,11 +17,13 @@ def test_the_distance_of_a_curve_is_in_units_of_the_seeds_own() -> None:
     assert off_band([2.0, 2.0], [0.5, 1.5], [1.5, 2.5]) == pytest.approx(1.0)
 
 
-def test_medians_leave_out_warm_up_and_the_last_step() -> None:
+def test_medians_leave_out_warm_up_and_the_last_step(tmp_path: Path) -> None:
     steps = [
         {"timing_s/step": value, "timing_s/gen": value / 2} for value in (90.0, 80.0, 1.0, 2.0, 6.0, 70.0)
     ]
-    found = figures([{"val/score": 1.0}, *steps])
+    log = tmp_path / "metrics.jsonl"
+    log.write_text("".join(json.dumps({"data": row}) + "\n" for row in [{"val/score": 1.0}, *steps]))
+    found = figures(steps_in(log))
     assert found["step_s"] == 2.0
     assert found["generation_s"] == 1.0
     assert found["step_sd_s"] == pytest.approx(2.646, abs=1e-3)  # of 1, 2, 6: variance 7
