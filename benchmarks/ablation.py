@@ -19,9 +19,9 @@ from typing import Any
 
 from rlhf_pipeline import paths, process
 from rlhf_pipeline.errors import StageError
+from rlhf_pipeline.params_edit import change_params
 
 from .ppo import PARTS, ROOT, TIMED, medians, prepare, steps_in
-from .shapes import change_params
 
 RESULTS = ROOT / "benchmarks/results/ablation.json"
 VERL = "ppo.verl_overrides"

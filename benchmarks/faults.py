@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_pipeline import paths, publish
+from rlhf_pipeline.params_edit import change_params
 from rlhf_pipeline.publish import write_json
 
 from .real_kills import OUTPUTS, ROOT, Kill, environment, kill, ledger_of, newest, resumed_at, start, to_json
-from .shapes import change_params
 
 REDUCED: dict[str, Any] = {
     "data.synthetic.n_prompts": 900,
@@ -141,13 +141,13 @@ def main() -> int:
 def prepare(folder: Path) -> None:
     """The clone with its stages up to the reward model, once."""
     base = folder / "base"
-    if (base / paths.REWARD_MODEL).is_dir():
+    if (base / paths.JUDGE).is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(base, ignore_errors=True)
     subprocess.run(["git", "clone", "-q", str(ROOT), str(base)], check=True)
     change_params(base / paths.PARAMS, REDUCED, base / paths.PARAMS)
-    command = [sys.executable, "-m", "dvc", "repro", "-q", "reward_model"]
+    command = [sys.executable, "-m", "dvc", "repro", "-q", "reward_model", "judge"]
     subprocess.run(command, cwd=base, env=environment(base), check=True)
 
 

@@ -25,9 +25,8 @@ import numpy as np
 
 from rlhf_pipeline import paths
 from rlhf_pipeline.checkpoints.view import LedgerView
+from rlhf_pipeline.params_edit import change_params
 from rlhf_pipeline.publish import write_json
-
-from .shapes import change_params
 
 ROOT = Path(__file__).resolve().parents[1]
 INJECT = ROOT / "tests" / "faults" / "inject"
@@ -71,7 +70,7 @@ def prepared() -> Path:
     """A clone of this repository with its models up to the reward model."""
     folder = Path(tempfile.mkdtemp(prefix="lr-spike-")) / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
-    command = [sys.executable, "-m", "dvc", "repro", "reward_model"]
+    command = [sys.executable, "-m", "dvc", "repro", "reward_model", "judge"]
     subprocess.run(command, cwd=folder, env=environment(folder), check=True)
     return folder
 
@@ -96,7 +95,7 @@ def run(source: Path, name: str, changes: dict[str, Any]) -> Path:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    for part in (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL):
+    for part in (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL, paths.JUDGE):
         shutil.copytree(source / part, folder / part)
     change_params(source / paths.PARAMS, changes, folder / paths.PARAMS)
     command = [sys.executable, "-m", "stages.ppo"]

@@ -1,6 +1,6 @@
 """Our PPO stage against plain `verl.trainer.main_ppo`, same settings, one run: `python -m benchmarks.ppo`.
 
-Needs a workspace in which `dvc repro reward_model` has run (`--workspace`, default this one). Three
+Needs a workspace in which `dvc repro reward_model judge` has run (`--workspace`, default this one). Three
 variants after one another, each a job of its own in one copy of that workspace: `python -m stages.ppo`;
 verl's own trainer as it ships; verl's own trainer with its 2 s poll lowered (fast_poll.py). The plain
 ones read the configuration that the stage composed, with verl's trainer, agent loop and saving in the
@@ -30,12 +30,11 @@ from rlhf_pipeline import paths, process
 from rlhf_pipeline.backend.env import worker_env
 from rlhf_pipeline.hardware import resolve_device
 from rlhf_pipeline.params import load
-
-from .shapes import change_params
+from rlhf_pipeline.params_edit import change_params
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/ppo.json"
-INPUTS = (paths.VALIDATED, paths.BASE_MODEL, paths.SFT_MODEL, paths.REWARD_MODEL)
+INPUTS = (paths.VALIDATED, paths.BASE_MODEL, paths.SFT_MODEL, paths.REWARD_MODEL, paths.JUDGE)
 WARM_UP_STEPS = 2
 TIMED = slice(WARM_UP_STEPS, -1)
 """After warm-up and before the last step, which validates and saves."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from rlhf_pipeline import paths
+from rlhf_pipeline.params_edit import change_params
+from rlhf_pipeline.publish import publishing
 
 # hidden, intermediate, layers, heads, key-value heads, vocabulary: the published Qwen2.5 configurations,
 # and two small ones (SmolLM2-135M's body; the demo's).
@@ -60,22 +61,6 @@ def main() -> None:
         write_prompts(arguments.folder, tokenizer, split, rows, arguments.prompt_tokens)
 
 
-def change_params(source: Path, settings: Mapping[str, Any], target: Path) -> None:
-    """Copy a params file with some dotted keys set."""
-    yaml = YAML()
-    yaml.width = 4096
-    values = yaml.load(source.read_text(encoding="utf-8"))
-    for dotted, value in settings.items():
-        *parents, last = dotted.split(".")
-        place = values
-        for key in parents:
-            place = place[key]
-        place[last] = value
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("w", encoding="utf-8") as out:
-        yaml.dump(values, out)
-
-
 def write_models(folder: Path, shape: str, positions: int) -> Any:
     """A policy and a reward model with random bfloat16 weights and the demo's tokenizer; returns that."""
     import torch
@@ -108,6 +93,8 @@ def write_models(folder: Path, shape: str, positions: int) -> Any:
         kind(config).to(torch.bfloat16).save_pretrained(folder / place)
         tokenizer.save_pretrained(folder / place)
     tokenizer.save_pretrained(folder / paths.BASE_MODEL)
+    with publishing(folder / paths.JUDGE, {"source": "none"}):
+        pass
     return tokenizer
 
 

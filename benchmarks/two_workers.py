@@ -25,12 +25,12 @@ from typing import Any
 
 from rlhf_pipeline import paths, process
 from rlhf_pipeline.errors import StageError
+from rlhf_pipeline.params_edit import change_params
 
 from .ppo import ROOT, WARM_UP_STEPS
-from .shapes import change_params
 
 RESULTS = ROOT / "benchmarks/results/two_workers.json"
-STAGES = ("sft", "reward_model", "ppo")
+STAGES = ("sft", "reward_model", "judge", "ppo")
 RUNS: dict[str, dict[str, Any]] = {
     "one": {},
     "one, other seed": {"seed": 8},
@@ -70,7 +70,7 @@ def measured(workspace: Path, folder: Path, settings: dict[str, Any]) -> dict[st
             process.run([sys.executable, "-m", f"stages.{stage}"], log=folder / "logs/run.log", name=stage)
             found[f"{stage}_wall_s"] = round(time.monotonic() - began, 1)
             told = json.loads(paths.metrics(stage).read_text(encoding="utf-8"))
-            found[f"{stage}_startup_s"] = round(told["startup_s"], 1)
+            found[f"{stage}_startup_s"] = round(told.get("startup_s", 0.0), 1)
     except StageError as problem:
         return {**found, "problem": str(problem).splitlines()[-1]}
     finally:

@@ -23,7 +23,7 @@ def main() -> int:
     new, promoted, out = (Path(argument) for argument in sys.argv[1:])
     from rlhf_pipeline.evaluation.run import evaluate, require_inputs
 
-    require_inputs(new, promoted, paths.REWARD_MODEL, paths.VALIDATED)
+    require_inputs(new, promoted, paths.REWARD_MODEL, paths.JUDGE, paths.VALIDATED)
     found = evaluate(load(), new, promoted, label="promoted", note=lambda text: print(f"release: {text}"))
     judge = found.metrics["win_rate_judge"]
     ours, theirs = scores_by_prompt(found.samples, judge)

@@ -37,7 +37,7 @@ from .training_run import Request, TrainingRun
 from .watch import Api, CancelRequested, Orders, Watch, tell_event
 
 StageName = Literal[
-    "base_model", "prepare_data", "validate_data", "sft", "reward_model", "ppo", "evaluate", "report"
+    "base_model", "prepare_data", "validate_data", "sft", "reward_model", "judge", "ppo", "evaluate", "report"
 ]
 RETRIES = 1
 DRAIN_TIMEOUT_S = 10.0

@@ -20,15 +20,22 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from rlhf_pipeline import params as params_module
 from rlhf_pipeline.errors import EnvironmentProblem, ParamsError
 from rlhf_pipeline.params import Params
 from rlhf_pipeline.params.load import read_yaml
+from rlhf_pipeline.params_edit import change_params, place_of
 from rlhf_pipeline.paths import PARAMS, workspace
 from rlhf_pipeline.publish import write_text
 
+INPUTS = (
+    "data.raw",
+    "model.path",
+    "reward_model.path",
+    "evaluate.judge_path",
+    "ppo.distillation.teacher_path",
+)
+"""Folders of the user that stages read, by the params that name them."""
 EXPERIMENTS = Path(".rlhf/experiments")
 KEPT_EXPERIMENTS = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
@@ -135,27 +142,22 @@ def _share_cache(home: Path, folder: Path) -> None:
 
 
 def _write_params(source: Path, overrides: Mapping[str, Any], target: Path) -> None:
-    yaml = YAML()
-    yaml.width = 4096
-    values = yaml.load(source.read_text(encoding="utf-8"))
-    for dotted, value in overrides.items():
-        *parents, last = dotted.split(".")
-        place = values
-        for key in parents:
-            place = place[key]
-        place[last] = value
-    for section, key in (("data", "raw"), ("model", "path"), ("reward_model", "path")):
-        if ".." in Path(values[section][key]).parts:
-            values[section][key] = str((workspace() / values[section][key]).resolve())
-    text = StringIO()
-    yaml.dump(values, text)
-    write_text(target, text.getvalue())
+    values = read_yaml(source)
+    outside = {}
+    for dotted in INPUTS:
+        section, key = place_of(values, dotted)
+        name = str(overrides.get(dotted, section[key]))
+        if ".." in Path(name).parts:
+            outside[dotted] = str((workspace() / name).resolve())
+    change_params(source, {**overrides, **outside}, target)
 
 
 def _link_inputs(home: Path, folder: Path) -> None:
     """Give the worktree the input files that git does not carry: hard links where possible."""
     values = read_yaml(folder / PARAMS)
-    for name in (values["data"]["raw"], values["model"]["path"], values["reward_model"]["path"]):
+    for dotted in INPUTS:
+        section, key = place_of(values, dotted)
+        name = section[key]
         source = home / name
         if Path(name).is_absolute() or not source.exists():
             continue

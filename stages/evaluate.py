@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def stage() -> int:
     """What DVC runs."""
     params, digest = load_stage("evaluate")
-    require_inputs(paths.POLICY, paths.SFT_MODEL, paths.REWARD_MODEL, paths.VALIDATED)
+    require_inputs(paths.POLICY, paths.SFT_MODEL, paths.REWARD_MODEL, paths.JUDGE, paths.VALIDATED)
     with StageProgress("evaluate", total_steps=None) as progress:
         progress.note("starting")
         importlib.import_module("rlhf_pipeline.evaluation.generate_torch")
@@ -70,7 +70,7 @@ def compare(policy: Path, against: Path, out: Path | None) -> int:
         raise errors.ParamsError(
             f"--out {out} lies in {paths.REPORTS}/, which belongs to DVC's stages; name another place"
         )
-    require_inputs(policy, against, paths.REWARD_MODEL, paths.VALIDATED)
+    require_inputs(policy, against, paths.REWARD_MODEL, paths.JUDGE, paths.VALIDATED)
     found: Evaluation = evaluate(load(), policy, against, label="against", note=print)
     if out is not None:
         publish.write_json(out, found.metrics)

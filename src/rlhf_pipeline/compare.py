@@ -119,7 +119,7 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, An
 def _evaluated(folder: Path, against: Path) -> Run:
     from .evaluation.run import evaluate, require_inputs
 
-    require_inputs(against, paths.REWARD_MODEL, paths.VALIDATED)
+    require_inputs(against, paths.REWARD_MODEL, paths.JUDGE, paths.VALIDATED)
     found = evaluate(load(), folder, against, pairs=False, note=lambda text: print(text, file=sys.stderr))
     return Run(str(folder), found.metrics, {})
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from . import publish
 from .params import STAGE_SECTIONS, Params, digest
 
-Kind = Literal["sft", "reward_model", "ppo", "best_of_n"]
+Kind = Literal["sft", "reward_model", "judge", "ppo", "best_of_n"]
 
 
 class _About(NamedTuple):
@@ -62,6 +62,16 @@ _ABOUT: dict[Kind, _About] = {
         limits="Scores of different prompts do not compare. Text unlike its preference pairs may score high "
         "for no reason, and a policy trained against it may find such text.",
     ),
+    "judge": _About(
+        title="Judge",
+        task="text-classification",
+        tags=["reward-model", "preference", "judge"],
+        what="A second reward model, fitted to pairs whose prompts the first one never saw. It says whether "
+        "the policy gained; the policy is not trained on it.",
+        use=_SCORE,
+        limits="It comes from the same preferences and the same starting weights as the reward model, so it "
+        "shares what both get wrong, a liking for length for instance.",
+    ),
     "ppo": _About(
         title="Aligned policy",
         task="text-generation",
@@ -83,7 +93,7 @@ _ABOUT: dict[Kind, _About] = {
         "judges say of it.",
     ),
 }
-_SECTION: dict[Kind, str] = {"best_of_n": "ppo"}
+_SECTION: dict[Kind, str] = {"best_of_n": "ppo", "judge": "reward_model"}
 """The params section of a kind, where it has another name."""
 
 

@@ -104,6 +104,12 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     write_json(folder / MANIFEST, {"manifest_version": MANIFEST_VERSION, **facts, "files": files})
 
 
+def without_files(folder: Path) -> bool:
+    """Whether a stage published the folder without a model in it: a manifest and nothing else."""
+    manifest = folder / MANIFEST
+    return manifest.is_file() and not json.loads(manifest.read_text(encoding="utf-8"))["files"]
+
+
 def verify(folder: Path) -> dict[str, Any]:
     """The manifest of a folder whose every file matches it.
 

@@ -72,7 +72,17 @@ def prompt_id(prompt: Sequence[dict[str, str]]) -> str:
 
 def split_of(identifier: str, validation_fraction: float, test_fraction: float) -> str:
     """The split of a prompt id: its hash as a fraction of 1, so that no prompt is ever in two splits."""
-    place = int(hashlib.sha256(f"split:{identifier}".encode()).hexdigest()[:12], 16) / 16**12
+    place = _place("split", identifier)
     if place < test_fraction:
         return "test"
     return "validation" if place < test_fraction + validation_fraction else "train"
+
+
+def is_judges(identifier: str, share: float) -> bool:
+    """Whether the pairs of a prompt id are the judge's to learn from, not the reward model's; by its hash."""
+    return _place("judge", identifier) < share
+
+
+def _place(purpose: str, identifier: str) -> float:
+    """The hash of an identifier as a fraction of 1, another one for each purpose."""
+    return int(hashlib.sha256(f"{purpose}:{identifier}".encode()).hexdigest()[:12], 16) / 16**12

@@ -18,8 +18,9 @@ from .params import STAGE_SECTIONS, Params, digest
 PARENTS = {
     "sft": (paths.BASE_MODEL, paths.VALIDATED),
     "reward_model": (paths.SFT_MODEL, paths.VALIDATED),
-    "ppo": (paths.SFT_MODEL, paths.REWARD_MODEL, paths.VALIDATED),
-    "evaluate": (paths.SFT_MODEL, paths.REWARD_MODEL, paths.POLICY, paths.VALIDATED),
+    "judge": (paths.SFT_MODEL, paths.VALIDATED),
+    "ppo": (paths.SFT_MODEL, paths.REWARD_MODEL, paths.JUDGE, paths.VALIDATED),
+    "evaluate": (paths.SFT_MODEL, paths.REWARD_MODEL, paths.JUDGE, paths.POLICY, paths.VALIDATED),
 }
 
 

@@ -25,6 +25,7 @@ FOR_FLOWS = {
     "hardware",
     "orphans",
     "params",
+    "params_edit",
     "paths",
     "process",
     "progress",

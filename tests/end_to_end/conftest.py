@@ -1,6 +1,6 @@
 """One real, reduced run of the whole pipeline, shared by every test of this folder.
 
-A clone of the repository in an empty folder; `python -m flows.train` runs the eight stages with the
+A clone of the repository in an empty folder; `python -m flows.train` runs the nine stages with the
 real stack (verl, Ray, vLLM, TRL, Great Expectations, DVC, Prefect) on the CPU.
 """
 
@@ -17,7 +17,8 @@ from typing import Any
 
 import psutil
 import pytest
-from ruamel.yaml import YAML
+
+from rlhf_pipeline.params_edit import change_params
 
 ROOT = Path(__file__).parents[2]
 REDUCED: dict[str, Any] = {
@@ -61,7 +62,7 @@ class Run:
 
     def change_params(self, changes: dict[str, Any]) -> None:
         """Edit the workspace's params.yaml."""
-        change_params(self.folder / "params.yaml", changes)
+        change_params(self.folder / "params.yaml", changes, self.folder / "params.yaml")
 
     def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a module of the pipeline's interpreter in the workspace."""
@@ -90,24 +91,11 @@ def environment() -> dict[str, str]:
     }
 
 
-def change_params(path: Path, changes: dict[str, Any]) -> None:
-    yaml = YAML()
-    values = yaml.load(path.read_text())
-    for dotted, value in changes.items():
-        *parents, last = dotted.split(".")
-        place = values
-        for key in parents:
-            place = place[key]
-        place[last] = value
-    with path.open("w") as file:
-        yaml.dump(values, file)
-
-
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("end_to_end") / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
-    change_params(folder / "params.yaml", REDUCED)
+    change_params(folder / "params.yaml", REDUCED, folder / "params.yaml")
     listeners: set[tuple[str, str]] = set()
     with (folder.parent / "output").open("w+", encoding="utf-8") as output:
         command = [sys.executable, "-m", "flows.train"]

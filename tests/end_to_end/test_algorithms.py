@@ -194,6 +194,7 @@ def test_the_policy_calls_a_tool_over_several_turns(variant: Callable[..., Run])
         "ppo.reward.function_path": "data/user_code/reward.py",
         "ppo.reward.function_name": "compute_score",
         "ppo.validation.score": "reward",
+        "rollback.enabled": False,
         "ppo.total_steps": 2,
     }
     files = {

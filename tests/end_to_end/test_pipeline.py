@@ -13,7 +13,17 @@ import pytest
 from rlhf_pipeline import publish
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
-STAGES = ("prepare_data", "validate_data", "base_model", "sft", "reward_model", "ppo", "evaluate", "report")
+STAGES = (
+    "prepare_data",
+    "validate_data",
+    "base_model",
+    "sft",
+    "reward_model",
+    "judge",
+    "ppo",
+    "evaluate",
+    "report",
+)
 
 
 def metrics(run: Any, stage: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from rlhf_pipeline.data.prepare import prepare
 from rlhf_pipeline.models.tiny import write_tiny
 from rlhf_pipeline.params import load
 from rlhf_pipeline.params.load import read_yaml
+from rlhf_pipeline.params_edit import place_of
 from rlhf_pipeline.publish import publishing, sha256_of
 
 ROOT = Path(__file__).parents[2]
@@ -45,11 +46,8 @@ def make_workspace(folder: Path) -> Path:
     """params.yaml, models/base, data/validated, and the base model once more as models/sft."""
     values = read_yaml(ROOT / "presets/tiny-cpu.yaml")
     for dotted, value in SMALL.items():
-        place: Any = values
-        *parents, last = dotted.split(".")
-        for key in parents:
-            place = place[key]
-        place[last] = value
+        section, key = place_of(values, dotted)
+        section[key] = value
     folder.mkdir()
     (folder / paths.PARAMS).write_text(json.dumps(values))
     params = load(folder / paths.PARAMS)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from rlhf_pipeline import orphans
+from rlhf_pipeline.params_edit import change_params
 
 STAGE = """
 import json, os, subprocess, sys, time
@@ -123,14 +123,8 @@ def behave(folder: Path, **stages: dict[str, Any]) -> None:
 
 def set_param(folder: Path, dotted: str, value: Any) -> None:
     """Change params.yaml as a user would."""
-    yaml, file = YAML(), folder / "params.yaml"
-    values = place = yaml.load(file.read_text())
-    *parents, last = dotted.split(".")
-    for key in parents:
-        place = place[key]
-    place[last] = value
-    with file.open("w") as out:
-        yaml.dump(values, out)
+    file = folder / "params.yaml"
+    change_params(file, {dotted: value}, file)
 
 
 def python(*arguments: str, **options: Any) -> subprocess.Popen[str]:

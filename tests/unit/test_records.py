@@ -7,7 +7,16 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from rlhf_pipeline.records import PREFERENCES, PROMPTS, SCHEMAS, SFT, normalised, prompt_id, split_of
+from rlhf_pipeline.records import (
+    PREFERENCES,
+    PROMPTS,
+    SCHEMAS,
+    SFT,
+    is_judges,
+    normalised,
+    prompt_id,
+    split_of,
+)
 
 
 def user(text: str) -> list[dict[str, str]]:
@@ -68,6 +77,17 @@ def test_a_larger_test_fraction_only_moves_prompts_into_test() -> None:
     for number in range(2_000):
         if split_of(str(number), 0.1, 0.1) == "test":
             assert split_of(str(number), 0.1, 0.2) == "test"
+
+
+def test_the_judges_share_is_another_stretch_of_another_hash() -> None:
+    # printf judge:a | sha256sum, and so on.
+    for identifier, place in (("a", 0xC74F30A05214 / 16**12), ("b", 0xDE508739C139 / 16**12)):
+        assert not is_judges(identifier, place)
+        assert is_judges(identifier, place + 1e-9)
+    train = [str(number) for number in range(20_000) if split_of(str(number), 0.1, 0.15) == "train"]
+    mine = sum(is_judges(identifier, 0.3) for identifier in train)
+    # Four standard deviations: the share does not depend on the split.
+    assert abs(mine - 0.3 * len(train)) < 4 * (0.21 * len(train)) ** 0.5
 
 
 def test_the_schemas_hold_their_columns_and_refuse_another_type() -> None:

@@ -31,6 +31,7 @@ def frontier(
     reference: Path = paths.SFT_MODEL,
     *,
     reward_model: Path = paths.REWARD_MODEL,
+    judge: Path | None = paths.JUDGE,
     data: Path = paths.VALIDATED,
     note: Note = lambda text: None,
 ) -> list[Point]:
@@ -44,7 +45,14 @@ def frontier(
     """
     found = {
         name: evaluate(
-            params, folder, reference, reward_model=reward_model, data=data, pairs=False, note=note
+            params,
+            folder,
+            reference,
+            reward_model=reward_model,
+            judge=judge,
+            data=data,
+            pairs=False,
+            note=note,
         ).metrics
         for name, folder in checkpoints.items()
     }

@@ -6,7 +6,6 @@ data, writes nothing but the cache of generations; publishing is the caller's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from .. import paths
 from ..errors import DataError
 from ..hardware import resolve_device
 from ..params import Params
-from ..publish import MANIFEST
+from ..publish import without_files
 from ..rendering import prompt_ids
 from .generate import cached_generate
 from .gold import gold_scores, has_rule
@@ -26,6 +25,8 @@ from .prompts import held_out_pairs, held_out_prompts, last_user_text
 from .sampling import Request, Response, Sampling, seed_of
 
 Note = Callable[[str], None]
+ACCURACY = ("pair_accuracy", "pair_accuracy_ci_low", "pair_accuracy_ci_high")
+"""What is said of the judge on preference pairs."""
 
 
 class Evaluation(NamedTuple):
@@ -55,13 +56,15 @@ def evaluate(
     *,
     label: str = "sft",
     reward_model: Path = paths.REWARD_MODEL,
+    judge: Path | None = paths.JUDGE,
     data: Path = paths.VALIDATED,
     pairs: bool = True,
     note: Note = lambda text: None,
 ) -> Evaluation:
     """Compare the model in `policy` with the one in `against`, whose figures end in `_<label>`.
 
-    `pairs` False leaves out the reward model's figures on preference pairs.
+    `judge` is a second scoring model that the policy was not trained against; a folder without a model
+    counts as None. `pairs` False leaves out the figures on preference pairs.
 
     Raises:
         DataError: when a model or table is missing or not what it should be.
@@ -82,14 +85,22 @@ def evaluate(
     metrics: dict[str, Any] = {"n_prompts": len(rows), "samples_per_prompt": settings.samples_per_prompt}
     details: dict[str, Any] = {}
     resampling = Resampling(settings.n_bootstrap, params.seed)
-    for name, folder in _judges(params, reward_model):
-        judge = load_judge(params, folder)
+    rows_of_pairs = held_out_pairs(data) if pairs else []
+    judges: dict[str, Path | None] = {"reward": reward_model, "judge": judge}
+    for name, model in judges.items():
+        if model is None or without_files(model):
+            continue
+        scorer = load_judge(params, model)
         for side, scores in zip(sides, judged, strict=True):
-            scores[name] = judge.score_samples(every_row, side.responses, side.tokenizer)
-        if name == "reward" and pairs and (rows_of_pairs := held_out_pairs(data)):
-            found, details = _pairs(judge, rows_of_pairs, resampling)
-            metrics |= found
-        del judge
+            scores[name] = scorer.score_samples(every_row, side.responses, side.tokenizer)
+        if rows_of_pairs:
+            found, breakdowns = _pairs(scorer, rows_of_pairs, resampling)
+            if name == "reward":
+                metrics |= found
+                details = breakdowns
+            else:
+                metrics |= {f"judge_{key}": found[key] for key in ACCURACY}
+        del scorer
     if not judged[0]:
         raise DataError(
             f"nothing judges the responses: no rule for every test prompt, no model in {reward_model}, and"
@@ -141,19 +152,6 @@ def _sample(params: Params, label: str, folder: Path, rows: Sequence[dict[str, A
             requests.append(Request(ids, seed_of(params.seed, identifier, sample)))
     responses = cached_generate(folder, requests, sampling_of(params))
     return _Sampled(label, folder, tokenizer, [request.prompt_ids for request in requests], responses)
-
-
-def _judges(params: Params, reward_model: Path) -> list[tuple[str, Path]]:
-    judges = [] if made_without_model(reward_model) else [("reward", reward_model)]
-    if params.evaluate.judge == "path":
-        judges.append(("judge", Path(params.evaluate.judge_path)))
-    return judges
-
-
-def made_without_model(folder: Path) -> bool:
-    """Whether `reward_model.source: none` published the folder: a manifest and nothing else."""
-    manifest = folder / MANIFEST
-    return manifest.is_file() and not json.loads(manifest.read_text(encoding="utf-8"))["files"]
 
 
 def _pairs(

@@ -99,6 +99,11 @@ def _ppo(params: Params) -> Iterator[str]:
             "ppo.kl: grpo with both ppo.kl.reward.coef and ppo.kl.loss.coef above 0 counts the KL twice"
             " in one normalised advantage; set one of them to 0"
         )
+    if ppo.validation.score == "reward" and params.rollback.enabled:
+        yield (
+            "ppo.validation.score: reward has no bounds and is what PPO trains on; with rollback.enabled:"
+            " true use auto, gold or win_rate"
+        )
     critic_only = ppo.critic.critic_only_steps if ppo.adv_estimator == "gae" else 0
     if ppo.total_steps is not None and critic_only >= ppo.total_steps:
         yield (

@@ -156,9 +156,9 @@ class Validation(Section):
     n_prompts: Count
     """Held-out prompts, at most."""
     score: Literal["auto", "gold", "win_rate", "reward"]
-    """What rollback watches: the gold rule, or the win rate over SFT; auto takes gold where it exists.
+    """What rollback watches: the gold rule, or the win rate over SFT by the judge; auto takes gold if it can.
 
-    evaluate.judge judges the win rate; without one it is the reward model that PPO trains against."""
+    evaluate.judge judges the win rate (or a reward that is no model); reward: not for rollback."""
 
 
 class Checkpoints(Section):

@@ -35,14 +35,15 @@ class Params(Section):
 
 
 _TRAINING = ["seed", "hardware", "data.max_prompt_tokens", "data.max_response_tokens", "tracking"]
-_JUDGE = ["evaluate.judge", "evaluate.judge_path"]
+_PARTS = ["evaluate.judge", "evaluate.judge_share"]
 STAGE_SECTIONS: dict[str, list[str]] = {
     "base_model": ["seed", "model"],
     "prepare_data": ["seed", "data"],
     "validate_data": ["data.max_prompt_tokens", "data.max_response_tokens", "validate_data"],
     "sft": [*_TRAINING, "sft"],
-    "reward_model": [*_TRAINING, "reward_model"],
-    "ppo": [*_TRAINING, "model.source", "model.trust_remote_code", "ppo", "rollback", "guards", *_JUDGE],
+    "reward_model": [*_TRAINING, "reward_model", *_PARTS],
+    "judge": [*_TRAINING, "reward_model", *_PARTS, "evaluate.judge_path"],
+    "ppo": [*_TRAINING, "model.source", "model.trust_remote_code", "ppo", "rollback", "guards"],
     "evaluate": [*_TRAINING, "evaluate"],
     "report": ["seed"],
 }

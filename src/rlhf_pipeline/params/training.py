@@ -116,10 +116,12 @@ class Evaluate(Section):
     """What samples the responses; auto takes vllm on CUDA and torch on CPU, where vLLM starts slowly."""
     gpu_memory_utilization: Fraction
     """Share of the GPU that vLLM may take while sampling; ignored on CPU."""
-    judge: Literal["none", "path"]
-    """path adds a second, independent judge: a sequence classifier with one output, kept out of training."""
+    judge: Literal["none", "train", "path"]
+    """A second, independent judge: train fits one on pairs kept from the reward model; path: a folder."""
+    judge_share: Annotated[float, Field(gt=0.0, lt=1.0)]
+    """For judge: train, the share of the prompts whose training pairs are the judge's alone."""
     judge_path: str
-    """Its Hugging Face folder (a DVC dependency, so it must exist)."""
+    """For judge: path, a sequence classifier with one output (a DVC dependency, so it must exist)."""
     n_bootstrap: Count
     """Resamples behind each 95% interval."""
     n_shown: Count

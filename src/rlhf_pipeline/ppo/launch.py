@@ -27,7 +27,6 @@ from ..checkpoints.disk import GIB, checkpoint_bytes, require_run
 from ..checkpoints.lock import FolderLock
 from ..checkpoints.published import forget_published
 from ..errors import DataError, ParamsError, StageError
-from ..evaluation.gold import has_rule
 from ..hardware import Device, resolve_device
 from ..metrics_log import MetricsLog
 from ..models.weights import n_parameters
@@ -36,12 +35,13 @@ from ..publish import MANIFEST, files_below, sha256_of, write_text
 from ..warm.start import PPO_MODULES, warm_python
 from .compose import compose
 from .job import EVENT_MARK, FORWARDED_VARIABLE, JOB_VARIABLE, Job
+from .judging import judge_of, validation_score
 from .overrides import AGENT_LOOP, TOOL_AGENT_LOOP, RunPaths, uses_reward_model, verl_config
 from .teacher import require_same_vocabulary
 
 ENGINE_DIED = "vllm.v1.engine.exceptions.EngineDeadError"
 """In a line of the driver's output: what vLLM's server says when its engine process is gone."""
-INPUT_MANIFESTS = (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL)
+INPUT_MANIFESTS = (paths.VALIDATED, paths.SFT_MODEL, paths.REWARD_MODEL, paths.JUDGE)
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
         teacher=workspace / params.ppo.distillation.teacher_path,
     )
     check_files(params, run_paths)
+    judge = judge_of(workspace)
     config_file = scratch / "verl.yaml"
     job = Job(
         params=params.model_dump(mode="json"),
@@ -104,8 +105,8 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
         device=device,
         total_steps=total_steps,
         validate_every_steps=validate_every_steps,
-        validation_score=validation_score(params, validation_file),
-        judge=str(workspace / params.evaluate.judge_path) if params.evaluate.judge == "path" else None,
+        validation_score=validation_score(params, validation_file, judge),
+        judge=None if judge is None else str(judge),
         checkpoint_bytes=checkpoint_of(params, run_paths),
     )
     keys = verl_config(
@@ -227,27 +228,6 @@ def rows(parquet: Path) -> int:
     return int(pq.ParquetFile(parquet).metadata.num_rows)
 
 
-def validation_score(params: Params, validation_file: Path) -> str:
-    """gold where every validation prompt has a rule, else the win rate over the first policy.
-
-    Raises:
-        ParamsError: when ppo.validation.score asks for gold and the prompts have no rule.
-    """
-    import pyarrow.parquet as pq
-
-    wanted = params.ppo.validation.score
-    if wanted not in ("auto", "gold"):
-        return wanted
-    if has_rule(pq.read_table(validation_file).to_pylist()):
-        return "gold"
-    if wanted == "gold":
-        raise ParamsError(
-            f"ppo.validation.score: gold, but {validation_file} has prompts that no rule can judge;"
-            " use win_rate or auto"
-        )
-    return "win_rate"
-
-
 def checkpoint_of(params: Params, run_paths: RunPaths) -> int:
     """Expected bytes of one saved step: the actor with its export, and the critic."""
     actor = n_parameters(run_paths.policy)
@@ -263,8 +243,6 @@ def _digest(params: Params, params_digest: str, workspace: Path) -> str:
     for folder in INPUT_MANIFESTS:
         manifest = workspace / folder / MANIFEST
         parts.append(sha256_of(manifest) if manifest.exists() else "absent")
-    if params.evaluate.judge == "path":
-        parts += [sha256_of(file) for file in files_below(workspace / params.evaluate.judge_path)]
     if params.ppo.distillation.enabled:
         parts += [sha256_of(file) for file in files_below(workspace / params.ppo.distillation.teacher_path)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

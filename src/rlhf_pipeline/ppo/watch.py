@@ -15,8 +15,8 @@ from .job import Job
 from .rollback_rule import preflight_statement
 
 SELF_JUDGED = (
-    "validation is judged by the reward model that PPO trains against, which cannot see itself being misled:"
-    " no rule judges these prompts; name a held-out judge with evaluate.judge: path"
+    "validation shows the very reward that PPO trains on, which cannot see itself being misled"
+    " (ppo.validation.score: reward)"
 )
 SHOWN = ("reward", "kl", "validation_score", "step_s")
 
@@ -31,7 +31,7 @@ class PPOWatch:
         self.startup_s = 0.0
         n_validations = -(-job.total_steps // job.validate_every_steps)
         self.promises = [preflight_statement(params.rollback, params.ppo.validation.n_prompts, n_validations)]
-        if job.validation_score != "gold" and job.judge is None:
+        if job.validation_score == "reward":
             self.promises.append(SELF_JUDGED)
 
     def __enter__(self) -> PPOWatch:

@@ -93,6 +93,13 @@ _SUPERVISED: dict[str, tuple[tuple[str, str, _Lines], ...]] = {
             [("train_margin", "training", "other"), ("margin", "validation", "policy")],
         ),
     ),
+    "judge": (
+        (
+            "Judge",
+            "share of pairs in the right order",
+            [("train_accuracy", "training", "other"), ("pair_accuracy", "validation", "policy")],
+        ),
+    ),
 }
 
 
@@ -107,7 +114,7 @@ def health_figures(inputs: Inputs) -> list[Figure]:
 
 
 def supervised_figures(inputs: Inputs) -> list[Figure]:
-    """Training and validation curves of SFT and reward model."""
+    """Training and validation curves of SFT, reward model and judge."""
     return [
         figure
         for stage, charts in _SUPERVISED.items()

@@ -17,6 +17,7 @@ STAGE_TITLES = {
     "data": "Data gate",
     "sft": "SFT",
     "reward_model": "Reward model",
+    "judge": "Judge",
     "ppo": "PPO",
     "evaluate": "Evaluation",
 }

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .. import paths, publish
 from ..errors import DataError
 
-STAGES = ("base_model", "data", "sft", "reward_model", "ppo", "evaluate")
+STAGES = ("base_model", "data", "sft", "reward_model", "judge", "ppo", "evaluate")
 PACKAGES = (
     "torch",
     "transformers",
@@ -36,6 +36,7 @@ MANIFESTS = (
     paths.VALIDATED,
     paths.SFT_MODEL,
     paths.REWARD_MODEL,
+    paths.JUDGE,
     paths.POLICY,
     paths.EVALUATION,
 )

@@ -19,6 +19,7 @@ from ..checkpoints.code import git_commit
 from ..checkpoints.ledger import Ledger
 from ..checkpoints.run_folder import TRL_STEPS
 from ..paths import workspace
+from ..records import is_judges
 from ..rendering import prompt_ids, response_ids
 
 SCORE = "eval_accuracy"
@@ -33,7 +34,7 @@ def main() -> int:
     loopback.install()
     torch.manual_seed(job["seed"])
     tokenizer = AutoTokenizer.from_pretrained(job["model"], trust_remote_code=False)
-    train = pairs(job["train_file"], tokenizer, job["seed"] if job["shuffle_labels"] else None)
+    train = pairs(job["train_file"], tokenizer, job["seed"] if job["shuffle_labels"] else None, job["part"])
     evaluation = pairs(job["validation_file"], tokenizer)
     trainer = make_trainer(job, tokenizer, train, evaluation)
     ledger = None
@@ -55,8 +56,13 @@ def main() -> int:
     return 0
 
 
-def pairs(file: str, tokenizer: Any, shuffle_seed: int | None = None) -> Any:
-    """A datasets.Dataset of chosen_input_ids and rejected_input_ids; a seed swaps half of the labels."""
+def pairs(
+    file: str, tokenizer: Any, shuffle_seed: int | None = None, part: dict[str, Any] | None = None
+) -> Any:
+    """A datasets.Dataset of chosen_input_ids and rejected_input_ids; a seed swaps half of the labels.
+
+    `part` takes only the pairs of the judge's share of the prompts (`judge` true), or only the others.
+    """
     import random
 
     import pyarrow.parquet as pq
@@ -65,6 +71,8 @@ def pairs(file: str, tokenizer: Any, shuffle_seed: int | None = None) -> Any:
     rng = random.Random(shuffle_seed)
     rows = []
     for row in pq.read_table(file).to_pylist():
+        if part is not None and is_judges(row["prompt_id"], part["share"]) is not part["judge"]:
+            continue
         prompt = prompt_ids(tokenizer, row["prompt"])
         chosen, rejected = (prompt + response_ids(tokenizer, row[side]) for side in ("chosen", "rejected"))
         if shuffle_seed is not None and rng.random() < 0.5:

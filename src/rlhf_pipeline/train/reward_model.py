@@ -1,5 +1,7 @@
-"""The reward model: prepares TRL's job, runs it, holds it to the gate and publishes models/reward_model.
+"""Reward model and judge: prepares TRL's job, runs it, holds it to the gate and publishes the model.
 
+With `evaluate.judge: train` the training pairs are divided by prompt: the judge learns from its share, the
+reward model from the rest, so that what judges the policy is not what the policy was trained against.
 Imports neither torch nor TRL; reward_driver.py does, in processes of its own.
 """
 
@@ -10,7 +12,7 @@ import math
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from .. import paths, publish
 from ..checkpoints.book import read_book
@@ -28,6 +30,7 @@ from ..model_card import write_model_card
 from ..models.weights import n_parameters
 from ..params import Params
 from ..progress import StageProgress
+from ..records import is_judges
 from ..tracking import Tracker
 from .ranks import run_module
 
@@ -55,28 +58,53 @@ MODEL_FILES = (
 )
 
 
+class Role(NamedTuple):
+    """Which of the two models is made, and from what."""
+
+    stage: Literal["reward_model", "judge"]
+    out: Path
+    source: str
+    """train, path or none."""
+    path_key: str
+    path: Path
+    seed: int
+    shuffle_labels: bool
+
+
 def run_reward_model(params: Params, digest: str) -> None:
-    """Fit, take the given folder, or mark that none is used, as reward_model.source says; then publish.
+    """Make the model that PPO trains against, as reward_model.source says; see `run`."""
+    settings = params.reward_model
+    run(
+        params,
+        digest,
+        Role(
+            "reward_model", paths.REWARD_MODEL, settings.source, "reward_model.path", Path(settings.path),
+            params.seed, settings.shuffle_labels,
+        ),
+    )  # fmt: skip
+
+
+def run(params: Params, digest: str, role: Role) -> None:
+    """Fit, take the given folder, or mark that none is used; then publish.
 
     Raises:
         StageError: when held-out pair accuracy stays below reward_model.min_pair_accuracy.
         ParamsError, DataError: for a batch larger than the data, or a folder that is no reward model.
     """
     started = time.monotonic()
-    facts = {"stage": "reward_model", "params_digest": digest, "seed": params.seed}
-    source = params.reward_model.source
-    if source != "train":
-        with publish.publishing(paths.REWARD_MODEL, {**facts, "source": source}) as out:
-            if source == "path":
-                _take(Path(params.reward_model.path), out)
-        publish.write_text(paths.curve("reward_model"), ",".join(COLUMNS) + "\n")
-        publish.write_json(paths.metrics("reward_model"), {"steps": 0})
+    facts = {"stage": role.stage, "params_digest": digest, "seed": role.seed}
+    if role.source != "train":
+        with publish.publishing(role.out, {**facts, "source": role.source}) as out:
+            if role.source == "path":
+                _take(role.path_key, role.path, out)
+        publish.write_text(paths.curve(role.stage), ",".join(COLUMNS) + "\n")
+        publish.write_json(paths.metrics(role.stage), {"steps": 0})
         return
     publish.verify(paths.SFT_MODEL)
     device = resolve_device(params)
-    scratch = paths.workspace() / paths.SCRATCH / "reward_model" / _state_name(digest)
+    scratch = paths.workspace() / paths.SCRATCH / role.stage / _state_name(digest)
     forget_published(scratch)
-    job = _job(params, digest, scratch, device)
+    job = _job(params, digest, role, scratch, device)
     bound_runs(scratch.parent, scratch, keep_others=1)
     startup_s = 0.0
     book, _ = read_book(scratch / "ledger")
@@ -84,8 +112,8 @@ def run_reward_model(params: Params, digest: str) -> None:
         require_run(scratch, checkpoint_bytes(n_parameters(paths.SFT_MODEL)), keep_newest=1)
         with (
             FolderLock(scratch),
-            Tracker(params, "reward_model") as tracker,
-            StageProgress("reward_model", job["total_steps"]) as progress,
+            Tracker(params, role.stage) as tracker,
+            StageProgress(role.stage, job["total_steps"]) as progress,
         ):
             progress.note("starting TRL's RewardTrainer")
 
@@ -101,9 +129,9 @@ def run_reward_model(params: Params, digest: str) -> None:
                 publish.write_json(scratch / "job.json", {**job, "metrics": str(log.path)})
                 run_module(
                     "rlhf_pipeline.train.reward_driver", [str(scratch / "job.json")], params, device,
-                    "reward_model", None,
+                    role.stage, None,
                 )  # fmt: skip
-    _publish(params, scratch, digest, facts, job, started, startup_s)
+    _publish(params, role, scratch, digest, facts, job, started, startup_s)
 
 
 def plain(metrics: dict[str, Any]) -> dict[str, float]:
@@ -111,20 +139,22 @@ def plain(metrics: dict[str, Any]) -> dict[str, float]:
     return {name: float(metrics[key]) for key, name in NAMES.items() if key in metrics}
 
 
-def _job(params: Params, digest: str, scratch: Path, device: str) -> dict[str, Any]:
+def _job(params: Params, digest: str, role: Role, scratch: Path, device: str) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     settings, workspace = params.reward_model, paths.workspace()
     train_file = workspace / paths.table(paths.VALIDATED, "preferences", "train")
     if not train_file.exists():
         raise DataError(f"{train_file} does not exist; run `dvc repro validate_data` first")
-    rows = pq.ParquetFile(train_file).metadata.num_rows
+    part = pairs_of(role, params)
+    prompts = pq.read_table(train_file, columns=["prompt_id"]).column("prompt_id").to_pylist()
+    rows = sum(part is None or is_judges(prompt, part["share"]) is part["judge"] for prompt in prompts)
     world = params.hardware.n_gpus_per_node
     steps_per_epoch = rows // settings.batch_size
     if steps_per_epoch == 0:
         raise ParamsError(
             f"reward_model.batch_size: {settings.batch_size} pairs a step, but {train_file} has only"
-            f" {rows} rows"
+            f" {rows} rows{'' if part is None else f' for the {role.stage} (evaluate.judge_share)'}"
         )
     total = steps_per_epoch * settings.epochs
     return {
@@ -134,8 +164,9 @@ def _job(params: Params, digest: str, scratch: Path, device: str) -> dict[str, A
         "ledger": str(scratch / "ledger"),
         "params_digest": digest,
         "world_size": world,
-        "seed": params.seed,
-        "shuffle_labels": settings.shuffle_labels,
+        "seed": role.seed,
+        "part": part,
+        "shuffle_labels": role.shuffle_labels,
         "total_steps": total if settings.max_steps is None else min(total, settings.max_steps),
         "micro_batch_size": settings.micro_batch_size_per_gpu,
         "gradient_accumulation_steps": settings.batch_size // (settings.micro_batch_size_per_gpu * world),
@@ -149,13 +180,20 @@ def _job(params: Params, digest: str, scratch: Path, device: str) -> dict[str, A
     }
 
 
+def pairs_of(role: Role, params: Params) -> dict[str, Any] | None:
+    """Which training pairs a role may see: all (None), or the judge's share of the prompts or the rest."""
+    if params.evaluate.judge != "train":
+        return None
+    return {"share": params.evaluate.judge_share, "judge": role.stage == "judge"}
+
+
 def _state_name(digest: str) -> str:
     inputs = [publish.sha256_of(folder / publish.MANIFEST) for folder in (paths.SFT_MODEL, paths.VALIDATED)]
     return hashlib.sha256("\n".join([digest, *inputs]).encode()).hexdigest()[:16]
 
 
-def _take(folder: Path, out: Path) -> None:
-    """Copy the user's reward model.
+def _take(key: str, folder: Path, out: Path) -> None:
+    """Copy the user's model, which `key` of params.yaml names.
 
     Raises:
         DataError: when the folder is no sequence classifier with one label.
@@ -164,22 +202,20 @@ def _take(folder: Path, out: Path) -> None:
 
     config = folder / "config.json"
     if not config.is_file():
-        raise DataError(
-            f"reward_model.path: {folder} holds no config.json, so it is no Hugging Face model folder"
-        )
+        raise DataError(f"{key}: {folder} holds no config.json, so it is no Hugging Face model folder")
     found = json.loads(config.read_text(encoding="utf-8"))
     architectures, n_labels = found.get("architectures") or [], len(found.get("id2label") or "01")
     if n_labels != 1 or not any("SequenceClassification" in name for name in architectures):
         raise DataError(
-            f"reward_model.path: {folder} is a {architectures or 'model of unknown kind'} with {n_labels}"
+            f"{key}: {folder} is a {architectures or 'model of unknown kind'} with {n_labels}"
             " labels, expected a ...ForSequenceClassification with one"
         )
     shutil.copytree(folder, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(publish.MANIFEST))
 
 
 def _publish(
-    params: Params, scratch: Path, digest: str, facts: dict[str, Any], job: dict[str, Any], started: float,
-    startup_s: float,
+    params: Params, role: Role, scratch: Path, digest: str, facts: dict[str, Any], job: dict[str, Any],
+    started: float, startup_s: float,
 ) -> None:  # fmt: skip
     with Ledger(
         scratch / "ledger",
@@ -191,10 +227,10 @@ def _publish(
         best = ledger.restore_best()
         accuracy = best.entry.score or 0.0
         needed = params.reward_model.min_pair_accuracy
-        if accuracy < needed and not params.reward_model.shuffle_labels:
+        if accuracy < needed and not role.shuffle_labels:
             raise StageError(
-                f"the reward model orders {accuracy:.1%} of the held-out pairs right, less than"
-                f" reward_model.min_pair_accuracy ({needed:.1%}); PPO against it would be misled. Look at the"
+                f"the {role.stage} orders {accuracy:.1%} of the held-out pairs right, less than"
+                f" reward_model.min_pair_accuracy ({needed:.1%}); PPO by it would be misled. Look at the"
                 " data (reports/data/docs), train longer, or lower the gate"
             )
         rows = {step: plain(metrics) for step, metrics in merged(scratch / "metrics").items()}
@@ -217,14 +253,14 @@ def _publish(
             "wall_s": round(time.monotonic() - started, 2),
             "startup_s": round(startup_s, 2),
         }
-        with publish.publishing(paths.REWARD_MODEL, {**facts, "step": best.step}) as out:
+        with publish.publishing(role.out, {**facts, "step": best.step}) as out:
             for pattern in MODEL_FILES:
                 for file in best.folder.glob(pattern):
                     shutil.copy2(file, out / file.name)
             parents = {"starting weights": paths.SFT_MODEL, "data": paths.VALIDATED}
-            write_model_card(out, "reward_model", params, figures, parents)
-        publish.write_text(paths.curve("reward_model"), curve(COLUMNS, rows))
-        publish.write_json(paths.metrics("reward_model"), figures)
+            write_model_card(out, role.stage, params, figures, parents)
+        publish.write_text(paths.curve(role.stage), curve(COLUMNS, rows))
+        publish.write_json(paths.metrics(role.stage), figures)
         mark_published(scratch, ledger, best.step)
 
 

@@ -30,6 +30,7 @@ def test_checkpoints_share_prompts_and_the_reference_is_sampled_once(
         {"start": tiny.sft, "end": tiny.policy},
         tiny.sft,
         reward_model=tiny.reward_model,
+        judge=None,
         data=data,
     )
     assert [point.name for point in found] == ["start", "end"]

@@ -20,7 +20,8 @@ def run(tiny: Any, data: Any, params: Any, tmp_path: Any, monkeypatch: Any) -> A
     monkeypatch.setattr(cache, "CACHE", tmp_path / "cache")
 
     def evaluated(policy: Any = tiny.policy, settings: Any = params, **options: Any) -> Any:
-        return evaluate(settings, policy, tiny.sft, reward_model=tiny.reward_model, data=data, **options)
+        options = {"reward_model": tiny.reward_model, "judge": None, "data": data} | options
+        return evaluate(settings, policy, tiny.sft, **options)
 
     return evaluated
 
@@ -55,22 +56,19 @@ def test_a_policy_has_no_gain_over_itself(run: Any, tiny: Any) -> None:
 
 
 def test_several_samples_and_a_second_judge(run: Any, tiny: Any, params: Any) -> None:
-    more = {
-        "evaluate.samples_per_prompt": 2,
-        "evaluate.judge": "path",
-        "evaluate.judge_path": str(tiny.reward_model),
-    }
-    found = run(settings=parse(params.model_dump(mode="json"), more))
+    more = parse(params.model_dump(mode="json"), {"evaluate.samples_per_prompt": 2})
+    found = run(settings=more, judge=tiny.reward_model)
     assert len(found.samples) == 16
     assert [row["sample"] for row in found.samples[:4]] == [0, 1, 0, 1]
     assert found.samples[0]["response_policy"] != found.samples[1]["response_policy"]
     assert found.metrics["judge_policy"] == found.metrics["reward_policy"]
+    assert found.metrics["judge_pair_accuracy"] == found.metrics["pair_accuracy"]
     assert {"pass_at_2_policy", "best_of_n_gold_policy", "win_rate_by_judge"} <= set(found.metrics)
 
 
 def test_a_missing_reward_model_is_named(run: Any, tiny: Any, data: Any, params: Any, tmp_path: Any) -> None:
     with pytest.raises(DataError, match="nowhere"):
-        evaluate(params, tiny.policy, tiny.sft, reward_model=tmp_path / "nowhere", data=data)
+        evaluate(params, tiny.policy, tiny.sft, reward_model=tmp_path / "nowhere", judge=None, data=data)
 
 
 def test_without_a_reward_model_the_rule_judges_alone(
@@ -80,7 +78,8 @@ def test_without_a_reward_model_the_rule_judges_alone(
     with publishing(tmp_path / "none", {"source": "none"}):
         pass
     more = parse(params.model_dump(mode="json"), {"evaluate.samples_per_prompt": 2})
-    found = evaluate(more, tiny.policy, tiny.sft, reward_model=tmp_path / "none", data=data)
+    empty = tmp_path / "none"
+    found = evaluate(more, tiny.policy, tiny.sft, reward_model=empty, judge=empty, data=data)
     assert found.metrics["win_rate_judge"] == "gold"
     assert not [name for name in found.metrics if "reward" in name or "pair" in name]
     assert verdict(found.metrics).sentence
@@ -97,4 +96,4 @@ def test_without_rule_and_models_nothing_is_judged(
     with publishing(tmp_path / "none", {"source": "none"}):
         pass
     with pytest.raises(DataError, match="nothing judges the responses"):
-        evaluate(params, tiny.policy, tiny.sft, reward_model=tmp_path / "none", data=unruled)
+        evaluate(params, tiny.policy, tiny.sft, reward_model=tmp_path / "none", judge=None, data=unruled)

@@ -24,6 +24,8 @@ def workspace(tiny: Any, data: Any, tmp_path: Any, monkeypatch: Any) -> Any:
     publish.write_text(paths.PARAMS, text.replace("backends: [wandb, jsonl]", "backends: [jsonl]"))
     for name in ("sft", "policy", "reward_model"):
         shutil.copytree(getattr(tiny, name), Path("models", name))
+    with publish.publishing(paths.JUDGE, {"source": "none"}):
+        pass
     shutil.copytree(data, paths.VALIDATED)
     return tmp_path
 
@@ -33,6 +35,7 @@ def test_stages_publish_figures_samples_and_report(workspace: Any, capsys: Any) 
     assert publish.verify(paths.EVALUATION)["stage"] == "evaluate"
     figures = json.loads(paths.metrics("evaluate").read_text())
     assert figures["n_prompts"] == 8
+    assert not [name for name in figures if name.startswith("judge_")]
     assert 0 < figures["startup_s"] <= figures["wall_s"]
     samples = (paths.EVALUATION / "samples.jsonl").read_text().splitlines()
     assert len(samples) == 8
@@ -61,7 +64,7 @@ def test_the_command_writes_only_where_it_is_told(workspace: Any, capsys: Any) -
         evaluate.main(["--out", "reports/metrics/evaluate.json"])
 
 
-@pytest.mark.parametrize("gone", ["models/policy", "models/reward_model", "data/validated"])
+@pytest.mark.parametrize("gone", ["models/policy", "models/reward_model", "models/judge", "data/validated"])
 def test_a_missing_input_is_named_and_nothing_is_published(gone: str, workspace: Any, capsys: Any) -> None:
     shutil.rmtree(gone)
     assert errors.main(lambda: evaluate.main([])) == errors.USER_ERROR_EXIT_CODE

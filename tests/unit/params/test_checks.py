@@ -46,6 +46,11 @@ TEACHER = {
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
     (
+        {"ppo.validation.score": "reward"},
+        "ppo.validation.score: reward has no bounds and is what PPO trains on; with rollback.enabled: true"
+        " use auto, gold or win_rate",
+    ),
+    (
         {**TEACHER, "ppo.best_of_n.enabled": True},
         "ppo.distillation.enabled, ppo.best_of_n.enabled: only one of them can make models/policy",
     ),

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from rlhf_pipeline import paths
-from rlhf_pipeline.errors import DataError, StageError
+from rlhf_pipeline.errors import DataError, ParamsError, StageError
 from rlhf_pipeline.params import Params
-from rlhf_pipeline.publish import verify
+from rlhf_pipeline.ppo.judging import judge_of
+from rlhf_pipeline.publish import verify, without_files
+from rlhf_pipeline.records import is_judges
 from rlhf_pipeline.rendering import scored_ids
-from rlhf_pipeline.train.reward_model import run_reward_model, wilson
+from rlhf_pipeline.train.judge import run_judge
+from rlhf_pipeline.train.reward_model import Role, pairs_of, run_reward_model, wilson
 
 
 def changed(params: Params, **values: Any) -> Params:
@@ -49,6 +52,69 @@ def test_pairs_are_the_tokens_that_ppo_scores_and_a_seed_swaps_half(inputs: Path
     ]
     assert 0.4 < sum(swapped) / len(swapped) < 0.6
     assert all(swap or pair == other for swap, pair, other in zip(swapped, plain, shuffled, strict=True))
+
+
+def test_judge_and_reward_model_share_no_prompt(inputs: Path, small_params: Params) -> None:
+    import pyarrow.parquet as pq
+    from transformers import AutoTokenizer
+
+    from rlhf_pipeline.train.reward_driver import pairs
+
+    tokenizer = AutoTokenizer.from_pretrained(inputs / paths.BASE_MODEL)
+    file = inputs / paths.table(paths.VALIDATED, "preferences", "train")
+    trained = small_params.model_copy(
+        update={"evaluate": small_params.evaluate.model_copy(update={"judge": "train", "judge_share": 0.3})}
+    )
+    role = Role("judge", paths.JUDGE, "train", "", Path(), 1, False)
+    mine, theirs = (pairs_of(each, trained) for each in (role, role._replace(stage="reward_model")))
+    assert (mine, theirs) == ({"share": 0.3, "judge": True}, {"share": 0.3, "judge": False})
+    assert pairs_of(role._replace(stage="reward_model"), small_params) is None
+    judged, fitted, every = (
+        pairs(str(file), tokenizer, None, part).to_list() for part in (mine, theirs, None)
+    )
+    rows = pq.read_table(file).to_pylist()
+    own = {row["prompt_id"] for row in rows if is_judges(row["prompt_id"], 0.3)}
+    assert judged == [pair for pair, row in zip(every, rows, strict=True) if row["prompt_id"] in own]
+    assert fitted == [pair for pair, row in zip(every, rows, strict=True) if row["prompt_id"] not in own]
+    assert 0.2 < len(judged) / len(every) < 0.4
+
+
+def test_a_judge_is_none_or_given(workspace: Path, small_params: Params) -> None:
+    run_judge(small_params, "digest")
+    assert without_files(paths.JUDGE)
+    assert json.loads(paths.metrics("judge").read_text()) == {"steps": 0}
+    assert judge_of(workspace) is None
+    mine = workspace / "mine"
+    params = small_params.model_copy(
+        update={
+            "evaluate": small_params.evaluate.model_copy(update={"judge": "path", "judge_path": str(mine)})
+        }
+    )
+    shutil.copytree(paths.BASE_MODEL, mine)
+    with pytest.raises(DataError, match=r"evaluate\.judge_path: .* expected a"):
+        run_judge(params, "digest")
+    assert without_files(paths.JUDGE), "a refused folder leaves the published judge alone"
+    config = mine / "config.json"
+    values = {**json.loads(config.read_text()), "architectures": ["Qwen2ForSequenceClassification"]}
+    config.write_text(json.dumps({**values, "id2label": {"0": "score"}}))
+    run_judge(params, "digest")
+    assert verify(paths.JUDGE)["source"] == "path"
+    assert judge_of(workspace) == workspace / paths.JUDGE
+
+
+@pytest.mark.slow
+def test_a_trained_judge_learns_from_its_share_alone(workspace: Path, small_params: Params) -> None:
+    shutil.copytree(paths.BASE_MODEL, paths.SFT_MODEL)
+    evaluate = small_params.evaluate.model_copy(update={"judge": "train", "judge_share": 0.001})
+    with pytest.raises(ParamsError, match=r"rows for the judge \(evaluate\.judge_share\)"):
+        run_judge(small_params.model_copy(update={"evaluate": evaluate}), "digest")
+    evaluate = evaluate.model_copy(update={"judge_share": 0.5})
+    run_judge(small_params.model_copy(update={"evaluate": evaluate}), "digest")
+    assert verify(paths.JUDGE)["seed"] == small_params.seed + 1
+    assert "Judge" in (paths.JUDGE / "README.md").read_text()
+    assert json.loads(paths.metrics("judge").read_text())["steps"] == 4
+    assert len(paths.curve("judge").read_text().splitlines()) == 5
+    assert not paths.REWARD_MODEL.exists()
 
 
 def test_a_folder_that_is_no_reward_model_is_refused(workspace: Path, small_params: Params) -> None:
