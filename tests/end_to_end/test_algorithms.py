@@ -104,6 +104,26 @@ def test_grpo_with_a_rule_needs_no_reward_model(variant: Callable[..., Run]) -> 
     assert "with GRPO" in (done.folder / "reports/report.html").read_text()
 
 
+def test_a_judge_that_ppo_is_not_trained_against_tells_the_win_rate(variant: Callable[..., Run]) -> None:
+    changes = {
+        **SMALL,
+        "evaluate.judge": "train",
+        "ppo.validation.score": "win_rate",
+        "ppo.total_steps": 2,
+    }
+    done = variant(changes)
+    models = [done.folder / "models" / name for name in ("reward_model", "judge")]
+    weights = [publish.sha256_of(folder / "model.safetensors") for folder in models]
+    assert weights[0] != weights[1]
+    assert figures(done, "judge")["pair_accuracy"] > 0.6
+    assert column(done, "validation_score")[0] == 0.5, "a policy neither wins nor loses against itself"
+    assert 0 < column(done, "validation_score")[-1] < 1
+    found = figures(done, "evaluate")
+    assert found["judge_pair_accuracy"] > 0.6
+    assert found["judge_policy"] != found["reward_policy"]
+    assert 0 < found["win_rate_by_judge"] < 1
+
+
 def test_best_of_n_distillation_samples_through_vllm(variant: Callable[..., Run]) -> None:
     changes = {
         "ppo.best_of_n.enabled": True,
