@@ -2,7 +2,7 @@
 
 torch's TCPStore listens on every interface, whatever host its users name, and anyone who reaches it can
 read and change what the processes agree on. Here the server gets a socket that is bound to the host. Not
-here: torchrun's own store, which several processes of one machine share.
+here: torchrun's own store, which train/ranks.py keeps in a file.
 """
 
 from __future__ import annotations

@@ -48,10 +48,13 @@ def run_module(
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
             }  # fmt: skip
         else:
+            # torchrun's own store listens on every interface, so it meets its workers in a file and leaves
+            # the server to rank 0, where backend/loopback.py binds it.
+            env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
             command = [
                 sys.executable, "-m", "torch.distributed.run", "--nnodes=1", f"--nproc_per_node={n}",
-                "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}",
-                f"--rdzv-id={secrets.token_hex(4)}", "-m", module, *arguments,
+                "--rdzv-backend=c10d", "--rdzv-conf=store_type=file", f"--rdzv-endpoint={folder}/rendezvous",
+                f"--rdzv-id={secrets.token_hex(4)}", "--local-addr=127.0.0.1", "-m", module, *arguments,
             ]  # fmt: skip
         process.run(command, log=paths.log(name), env=env, on_line=on_line, name=name)
     finally:
