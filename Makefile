@@ -41,6 +41,8 @@ ui: setup             ## the Prefect server with its pages and the deployments; 
 	$(PY) -m flows.serve
 params-docs: setup    ## rewrite docs/params.md from the typed models
 	$(PY) -m scripts.params_docs
+estimate: setup       ## what PPO with these params takes: memory, disk, time (GPU_GIB=80: on other GPUs)
+	$(PY) -m scripts.estimate $(if $(GPU_GIB),--gpu-gib $(GPU_GIB))
 bench-data: setup     ## how many rows a second the data stages take
 	$(PY) -m benchmarks.data
 faults: setup         ## kill, damage and starve a real run, and see it recover
@@ -58,4 +60,4 @@ clean:                ## remove models, reports, logs and scratch (DVC's cache, 
 help:
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-.PHONY: demo demo-controls sweep test test-long lint preset chat ui params-docs bench-data faults lock gpu-env setup clean-checkpoints clean help
+.PHONY: demo demo-controls sweep test test-long lint preset chat ui params-docs estimate bench-data faults lock gpu-env setup clean-checkpoints clean help

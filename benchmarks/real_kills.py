@@ -144,12 +144,16 @@ def kill(folder: Path, stage: str, plan: Kill) -> Left:
 
 
 def _strike(process: subprocess.Popen[bytes], folder: Path, stage: str, victim: str) -> bool:
-    """SIGKILL the victim once the run has logged a training step of its own."""
+    """SIGKILL the victim once the run has committed a step of its own and logged another after it."""
     attempts = set((folder / paths.SCRATCH / stage).glob("*/metrics/*.jsonl"))
+    start = newest(ledger_of(folder, stage))
 
     def trains() -> bool:
         new = set((folder / paths.SCRATCH / stage).glob("*/metrics/*.jsonl")) - attempts
-        return any(_steps(path) for path in new)
+        committed = newest(ledger_of(folder, stage))
+        return committed not in (None, 0, start) and any(
+            step > committed for path in new for step in _steps(path)
+        )
 
     while not trains():
         if process.poll() is not None:

@@ -28,7 +28,7 @@ def main() -> None:
         return
     plan = launch.plan(params, digest, paths.workspace())
     bound_runs(plan.scratch.parent, plan.scratch, keep_others=1)
-    with PPOWatch(params, plan.job) as watch:
+    with PPOWatch(params, plan.job, plan.memory) as watch:
         launch.run(plan, watch.step, watch.event)
     publish_policy(plan.job, params, plan.metrics, time.monotonic() - started, watch.startup_s)
 

@@ -6,6 +6,7 @@ Stages that the params do not touch come from the run's cache; the rest is the r
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -110,6 +111,7 @@ def test_a_judge_that_ppo_is_not_trained_against_tells_the_win_rate(variant: Cal
         "evaluate.judge": "train",
         "ppo.validation.score": "win_rate",
         "ppo.total_steps": 2,
+        "ppo.profile_steps": [2],
     }
     done = variant(changes)
     models = [done.folder / "models" / name for name in ("reward_model", "judge")]
@@ -122,6 +124,12 @@ def test_a_judge_that_ppo_is_not_trained_against_tells_the_win_rate(variant: Cal
     assert found["judge_pair_accuracy"] > 0.6
     assert found["judge_policy"] != found["reward_policy"]
     assert 0 < found["win_rate_by_judge"] < 1
+    traces = sorted((done.folder / "logs/profile").glob("*step2*.json.gz"))
+    assert traces, "ppo.profile_steps leaves a trace"
+    with gzip.open(traces[0], "rt") as file:
+        names = {event.get("name") for event in json.load(file)["traceEvents"]}
+    assert "mini_batch0" in names
+    assert any("compute_log_prob" in str(name) for name in names)
 
 
 def test_best_of_n_distillation_samples_through_vllm(variant: Callable[..., Run]) -> None:

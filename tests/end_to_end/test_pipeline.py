@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,16 @@ def test_nothing_is_left_running(run: Any) -> None:
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
     assert left == []
+
+
+def test_an_estimate_runs_real_steps_and_leaves_nothing(run: Any) -> None:
+    said = run.command("scripts.estimate").stdout
+    assert "4, each of 16 responses" in said
+    time_told = next(line for line in said.splitlines() if line.startswith("time"))
+    found = re.search(r"4 steps of ([\d.]+) s, 3 validations of ([\d.]+) s", time_told)
+    assert found, time_told
+    assert all(float(seconds) > 0 for seconds in found.groups())
+    assert not (run.folder / ".scratch/estimate").exists()
 
 
 def test_a_second_repro_has_nothing_to_do(run: Any) -> None:

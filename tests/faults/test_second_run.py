@@ -35,7 +35,7 @@ def test_a_second_ppo_run_is_refused_before_it_starts_anything(tmp_path: Path, m
     with FolderLock(scratch):
         before = files(tmp_path)
         with pytest.raises(CheckpointError, match=f"in use by process {os.getpid()}"):
-            launch.run(launch.Plan(job, scratch, "cpu", {}), lambda *_: None, lambda _: None)
+            launch.run(launch.Plan(job, scratch, "cpu", {}, ""), lambda *_: None, lambda _: None)
         assert files(tmp_path) == before
 
 

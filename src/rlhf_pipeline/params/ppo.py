@@ -249,6 +249,6 @@ class PPO(Section):
     validation: Validation
     checkpoints: Checkpoints
     profile_steps: list[Count]
-    """Steps traced with the torch profiler."""
+    """Steps traced with torch's profiler, into logs/profile (Chrome traces, for ui.perfetto.dev)."""
     verl_overrides: dict[str, Any]
     """Any other verl key by its dotted path; checked against the installed verl, unknown ones refused."""

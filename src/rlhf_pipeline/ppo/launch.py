@@ -23,20 +23,21 @@ from .. import paths, process
 from ..backend.env import worker_env
 from ..backend.versions import check_versions
 from ..checkpoints.book import read_book
-from ..checkpoints.disk import GIB, checkpoint_bytes, require_run
+from ..checkpoints.disk import GIB, require_run
 from ..checkpoints.lock import FolderLock
 from ..checkpoints.published import forget_published
-from ..errors import DataError, ParamsError, StageError
+from ..errors import ParamsError, StageError
 from ..hardware import Device, resolve_device
 from ..metrics_log import MetricsLog
-from ..models.weights import n_parameters
 from ..params import Params
 from ..publish import MANIFEST, files_below, sha256_of, write_text
 from ..warm.start import PPO_MODULES, warm_python
 from .compose import compose
+from .extent import checkpoint_of, run_paths_of, sizes_of, steps_of
+from .footprint import check
 from .job import EVENT_MARK, FORWARDED_VARIABLE, JOB_VARIABLE, Job
 from .judging import judge_of, validation_score
-from .overrides import AGENT_LOOP, TOOL_AGENT_LOOP, RunPaths, uses_reward_model, verl_config
+from .overrides import AGENT_LOOP, TOOL_AGENT_LOOP, RunPaths, verl_config
 from .teacher import require_same_vocabulary
 
 ENGINE_DIED = "vllm.v1.engine.exceptions.EngineDeadError"
@@ -52,6 +53,8 @@ class Plan:
     scratch: Path
     device: Device
     env: dict[str, str]
+    memory: str
+    """What it will take of the GPUs, in words; "" on a CPU."""
 
     @property
     def metrics(self) -> Path:
@@ -69,32 +72,11 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
     scratch = workspace / paths.SCRATCH / "ppo" / _digest(params, params_digest, workspace)
     forget_published(scratch)
     scratch.mkdir(parents=True, exist_ok=True)
-    train_file = workspace / paths.table(paths.VALIDATED, "prompts", "train")
-    validation_file = workspace / paths.table(paths.VALIDATED, "prompts", "validation")
-    steps_per_epoch = rows(train_file) // params.ppo.train_batch_size
-    if steps_per_epoch == 0:
-        raise ParamsError(
-            f"ppo.train_batch_size: {params.ppo.train_batch_size} prompts a step, but {train_file} has only"
-            f" {rows(train_file)} rows"
-        )
-    total_steps = params.ppo.total_epochs * steps_per_epoch
-    if params.ppo.total_steps is not None:
-        total_steps = min(total_steps, params.ppo.total_steps)
-    every = params.ppo.validation.every
-    validate_every_steps = steps_per_epoch if every == "epoch" else min(every, total_steps)
-    run_paths = RunPaths(
-        train_file=train_file,
-        validation_file=validation_file,
-        policy=workspace / paths.SFT_MODEL,
-        reward_model=workspace / paths.REWARD_MODEL,
-        critic=workspace / (paths.REWARD_MODEL if uses_reward_model(params) else paths.SFT_MODEL),
-        checkpoints=scratch / "verl",
-        validation_samples=scratch / "validation",
-        agent_loops=scratch / "agent_loops.yaml",
-        tools=workspace / (params.ppo.rollout.multi_turn.tool_config_path or "none"),
-        teacher=workspace / params.ppo.distillation.teacher_path,
-    )
+    run_paths = run_paths_of(params, workspace, scratch)
+    total_steps, validate_every_steps = steps_of(params, workspace)
     check_files(params, run_paths)
+    sizes = sizes_of(params, run_paths)
+    memory = check(params, sizes) if device == "cuda" else ""
     judge = judge_of(workspace)
     config_file = scratch / "verl.yaml"
     job = Job(
@@ -105,9 +87,9 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
         device=device,
         total_steps=total_steps,
         validate_every_steps=validate_every_steps,
-        validation_score=validation_score(params, validation_file, judge),
+        validation_score=validation_score(params, run_paths.validation_file, judge),
         judge=None if judge is None else str(judge),
-        checkpoint_bytes=checkpoint_of(params, run_paths),
+        checkpoint_bytes=checkpoint_of(params, sizes),
     )
     keys = verl_config(
         params, run_paths, device, total_steps, validate_every_steps, positions_of(run_paths.reward_model)
@@ -116,7 +98,7 @@ def plan(params: Params, params_digest: str, workspace: Path) -> Plan:
     _write_config(config, config_file)
     write_text(run_paths.agent_loops, _agent_loops())
     job.write(scratch / "job.json")
-    return Plan(job, scratch, device, _reward_env(params, workspace))
+    return Plan(job, scratch, device, _reward_env(params, workspace), memory)
 
 
 def run(
@@ -213,28 +195,6 @@ def positions_of(model: Path) -> int | None:
         return None
     found = json.loads(config.read_text(encoding="utf-8")).get("max_position_embeddings")
     return None if found is None else int(found)
-
-
-def rows(parquet: Path) -> int:
-    """Rows of a Parquet file, from its footer.
-
-    Raises:
-        DataError: when the file is missing.
-    """
-    import pyarrow.parquet as pq
-
-    if not parquet.exists():
-        raise DataError(f"{parquet} does not exist; run `dvc repro validate_data` first")
-    return int(pq.ParquetFile(parquet).metadata.num_rows)
-
-
-def checkpoint_of(params: Params, run_paths: RunPaths) -> int:
-    """Expected bytes of one saved step: the actor with its export, and the critic."""
-    actor = n_parameters(run_paths.policy)
-    bytes_ = checkpoint_bytes(actor, n_trained=0 if params.ppo.lora_rank else None)
-    if params.ppo.adv_estimator == "gae":
-        bytes_ += checkpoint_bytes(n_parameters(run_paths.critic), exported_bytes=0)
-    return bytes_
 
 
 def _digest(params: Params, params_digest: str, workspace: Path) -> str:

@@ -42,6 +42,9 @@ EXTRA_KEYS = frozenset(
 )
 
 
+PROFILED = ("actor_rollout_ref.actor", "actor_rollout_ref.ref", "critic")
+
+
 class RunPaths(NamedTuple):
     """Where one PPO run finds its inputs and keeps its state; all absolute."""
 
@@ -55,6 +58,7 @@ class RunPaths(NamedTuple):
     agent_loops: Path
     tools: Path
     teacher: Path
+    profile: Path
 
 
 def verl_config(
@@ -360,5 +364,18 @@ def _trainer(params: Params, paths: RunPaths, device: str, total_steps: int) -> 
             teachers = ppo.distillation.teacher_gpus if ppo.distillation.enabled else 0
             keys["ray_kwargs.ray_init.num_gpus"] = hardware.n_gpus_per_node * hardware.nnodes + teachers
     if ppo.profile_steps:
-        keys |= {"global_profiler.tool": "torch", "global_profiler.steps": list(ppo.profile_steps)}
+        keys |= {
+            "global_profiler.tool": "torch",
+            "global_profiler.steps": list(ppo.profile_steps),
+            "global_profiler.save_path": str(paths.profile),
+            # The steps alone trace nothing: each role has a switch of its own.
+            **dict.fromkeys(
+                (
+                    f"{role}.profiler.enable"
+                    for role in PROFILED
+                    if ppo.adv_estimator == "gae" or role != "critic"
+                ),
+                True,
+            ),
+        }
     return keys

@@ -24,7 +24,7 @@ SHOWN = ("reward", "kl", "validation_score", "step_s")
 class PPOWatch:
     """A context manager around the driver; `step` receives verl's metrics of each step."""
 
-    def __init__(self, params: Params, job: Job):
+    def __init__(self, params: Params, job: Job, memory: str = ""):
         self.tracker = Tracker(params, "ppo")
         self.progress = StageProgress("ppo", job.total_steps)
         self.began = time.monotonic()
@@ -33,6 +33,8 @@ class PPOWatch:
         self.promises = [preflight_statement(params.rollback, params.ppo.validation.n_prompts, n_validations)]
         if job.validation_score == "reward":
             self.promises.append(SELF_JUDGED)
+        if memory:
+            self.promises.append(memory)
 
     def __enter__(self) -> PPOWatch:
         self.tracker.__enter__()

@@ -146,3 +146,20 @@ def test_tools_are_functions_or_verls_yaml() -> None:
         found = verl_config(params, PATHS._replace(tools=Path("/run") / name), "cpu", 10, 5)
         turns = compose(found).actor_rollout_ref.rollout.multi_turn
         assert (turns[key], turns[other]) == (f"/run/{name}", None)
+
+
+def test_profiled_steps_switch_on_every_role_that_works() -> None:
+    assert not [key for key in keys() if "profiler" in key]
+    found = keys(ppo__profile_steps=[1, 5])
+    assert found["global_profiler.steps"] == [1, 5]
+    assert found["global_profiler.save_path"] == "/run/profile"
+    switches = {key for key in found if key.endswith("profiler.enable")}
+    assert switches == {
+        "actor_rollout_ref.actor.profiler.enable",
+        "actor_rollout_ref.ref.profiler.enable",
+        "critic.profiler.enable",
+    }
+    groups = keys(
+        ppo__adv_estimator="grpo", ppo__rollout__n=4, ppo__kl__loss__coef=0.0, ppo__profile_steps=[1]
+    )
+    assert "critic.profiler.enable" not in groups
