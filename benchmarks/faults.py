@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_pipeline import paths, publish
+from rlhf_pipeline.metrics_log import merged
 from rlhf_pipeline.params_edit import change_params
 from rlhf_pipeline.publish import write_json
 
@@ -116,6 +117,9 @@ PLANS: dict[str, tuple[str, list[Kill]]] = {
     ),
 }
 """Chain -> stage, and its kills in order."""
+NOT_COMPARED = (
+    "timing", "perf/", "time", "per_second", "tflops", "mfu", "rollout_corr/", "training/rollout_",
+)  # fmt: skip
 COMPARED = {"sft": ["whole"], "reward_model": ["whole"], "ppo": ["whole", "again"]}
 """Runs without kills that a chain is compared with; a rollback changes the course of its own."""
 
@@ -242,17 +246,27 @@ def difference(one: Path, two: Path, stage: str) -> dict[str, Any]:
         "tensors_bit_equal": sum(value == 0 for value in far.values()),
         "largest_weight_difference": max(far.values()),
     }
-    curves = [(place / paths.curve(stage)).read_text().splitlines() for place in (one, two)]
-    names = curves[0][0].split(",")
-    timed = {place for place, name in enumerate(names) if name.endswith("_s") or "per_s" in name}
-    rows = [
-        [[cell for place, cell in enumerate(row.split(",")) if place not in timed] for row in curve[1:]]
-        for curve in curves
-    ]
-    found |= {"steps": len(rows[1]), "steps_bit_equal": sum(map(list.__eq__, rows[0], rows[1]))}
+    ours_by_step, theirs_by_step = (metrics_of(place, stage) for place in (one, two))
+    found |= {
+        "steps": len(theirs_by_step),
+        "steps_bit_equal": sum(ours_by_step.get(step) == row for step, row in theirs_by_step.items()),
+    }
     if stage == "ppo":
         found |= rollouts(one, two)
     return found
+
+
+def metrics_of(place: Path, stage: str) -> dict[int, dict[str, Any]]:
+    """Every metric of the newest run by step, in full precision, but for times and what vLLM measured.
+
+    vLLM's own log-probabilities depend on which requests it served together; nothing is trained on them.
+    """
+    folders = (place / paths.SCRATCH / stage).glob("*/metrics")
+    newest_folder = max(folders, key=lambda folder: folder.stat().st_mtime)
+    return {
+        step: {name: value for name, value in row.items() if not any(word in name for word in NOT_COMPARED)}
+        for step, row in merged(newest_folder).items()
+    }
 
 
 def rollouts(one: Path, two: Path) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..rendering import Messages, prompt_ids, scored_ids
@@ -27,6 +28,7 @@ class Judge:
         self.model = load_reward_model(folder, device, dtype)
         self.tokenizer = load_tokenizer(folder)
         self._filler = self.tokenizer.pad_token_id or 0
+        self._known: dict[tuple[int, ...], float] = {}
 
     def score_samples(
         self, rows: Sequence[Mapping[str, Any]], responses: Sequence[Response], policy_tokenizer: Any
@@ -42,7 +44,7 @@ class Judge:
                 self.encode(row["prompt"], response.text, response.finished)
                 for row, response in zip(rows, responses, strict=True)
             ]
-        return sequence_scores(self.model, sequences, self._filler)
+        return self._scores(sequences)
 
     def score_texts(self, prompts: Sequence[Messages], responses: Sequence[str]) -> tuple[Floats, list[int]]:
         """Scores, float64 [responses], of complete written responses, and the tokens of each response."""
@@ -50,7 +52,16 @@ class Judge:
             self.encode(prompt, response, True) for prompt, response in zip(prompts, responses, strict=True)
         ]
         lengths = [len(ids) for ids in self.tokenizer(list(responses), add_special_tokens=False)["input_ids"]]
-        return sequence_scores(self.model, sequences, self._filler), lengths
+        return self._scores(sequences), lengths
+
+    def _scores(self, sequences: Sequence[Sequence[int]]) -> Floats:
+        """Equal sequences get one score: scored again in another batch they would not tie to the last bit."""
+        keys = [tuple(sequence) for sequence in sequences]
+        new = list(dict.fromkeys(key for key in keys if key not in self._known))
+        if new:
+            scores = sequence_scores(self.model, new, self._filler).tolist()
+            self._known |= dict(zip(new, scores, strict=True))
+        return np.array([self._known[key] for key in keys], dtype=np.float64)
 
     def encode(self, messages: Messages, response: str, finished: bool) -> list[int]:
         """What the judge reads: by its chat template if it has one, else prompt and response as a pair."""

@@ -25,6 +25,7 @@ from .job import EVENT_MARK, Job
 from .overrides import TRAINER_MODE
 from .position import load_position, save_position
 from .rollout_watch import watch_rollouts
+from .seeds import batch_order
 from .validation import gold_mean, judged_by, keyed
 from .workers import CriticWorker, PolicyWorker
 
@@ -90,6 +91,7 @@ class RLHFTrainer(PPOTrainerSync):
         self.step_metrics: dict[str, Any] = {}
         self.captured: dict[str, Any] = {}
         self.rows: dict[str, dict[str, Any]] = {}
+        self.fetched: dict[str, int] = {}
 
     # --- construction -------------------------------------------------------------------------
 
@@ -144,6 +146,24 @@ class RLHFTrainer(PPOTrainerSync):
         self._set_knobs()
         if action.restored is not None:
             self.checkpoint_manager.update_weights(self.global_steps)
+
+    def prepare_step(self) -> Any:
+        self.fetched.clear()
+        return super().prepare_step()
+
+    def _fetch_one_gen_batch(self) -> Any:
+        batch = super()._fetch_one_gen_batch()
+        for uid in batch["uid"]:
+            self.fetched[str(uid)] = len(self.fetched)
+        return batch
+
+    def _compute_reward_colocate(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        batch.reorder(batch_order(batch.keys, self.fetched))
+        return super()._compute_reward_colocate(batch, *args, **kwargs)
+
+    def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        batch.reorder(batch_order(batch.keys, self.fetched))
+        return super()._balance_batch(batch, *args, **kwargs)
 
     def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)

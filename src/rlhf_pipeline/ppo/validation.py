@@ -7,11 +7,15 @@ lie in [0, 1]. Torch-free and pure.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..evaluation.gold import gold_scores, has_rule
+
+TIE = 1e-5
+"""Far above float32's rounding in a judge's score, far below a difference that means anything."""
 
 
 class Sample(NamedTuple):
@@ -72,9 +76,14 @@ def gold_mean(rows: Sequence[Mapping[str, Any]], responses: Sequence[str]) -> fl
 
 
 def win_scores(samples: Sequence[Sample], first: Mapping[str, float]) -> dict[str, float]:
-    """1 where the judge prefers the response to the first policy's on that prompt, 0.5 for a tie, else 0."""
-    return {
-        sample.key: 0.5 + 0.5 * ((sample.judged > first[sample.key]) - (sample.judged < first[sample.key]))
-        for sample in samples
-        if sample.key in first
-    }
+    """1 where the judge prefers the response to the first policy's on that prompt, 0.5 for a tie, else 0.
+
+    Scores within TIE of one another are equal: the same response, scored in another batch, is no gain.
+    """
+    return {sample.key: _win(sample.judged, first[sample.key]) for sample in samples if sample.key in first}
+
+
+def _win(score: float, other: float) -> float:
+    if math.isclose(score, other, rel_tol=TIE, abs_tol=TIE):
+        return 0.5
+    return float(score > other)

@@ -1,5 +1,6 @@
 """Scores and log-probabilities of padded batches against one row at a time through the plain model."""
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,31 @@ def test_judge_reads_sampled_tokens_or_renders_them_again(tiny: Any) -> None:
     assert lengths == [len(ids)]
     cut = judge.score_samples([row], [Response(ids, "Good day.", False)], tokenizer)
     assert cut[0] != pytest.approx(direct[0], abs=1e-6)
+
+
+def test_equal_responses_score_equal_to_the_last_bit_whatever_is_scored_beside_them(tiny: Any) -> None:
+    judge = Judge(tiny.reward_model, CPU, F32)
+    prompt = [{"role": "user", "content": "Hello"}]
+    first, _ = judge.score_texts([prompt] * 2, ["Good day.", "Good day."])
+    others = ["Good day, dear customer, and thank you for everything.", "No.", "Good day.", "Yes, of course."]
+    later, _ = judge.score_texts([prompt] * 4, others)
+    assert first[0] == first[1] == later[2]
+    assert len(set(later.tolist())) == 4
+
+
+def test_a_score_in_process_depends_on_its_tokens_alone(tiny: Any) -> None:
+    from rlhf_pipeline.ppo.local_reward import LocalRewardModel
+
+    local = LocalRewardModel(str(tiny.reward_model))
+    rows = [[5 + (7 * row + column) % 60 for column in range(4 + 3 * row)] for row in range(12)]
+    alone = [local.score_now(row) for row in rows]
+    expected = sequence_scores(load_reward_model(tiny.reward_model, CPU, F32), rows, 0)
+    np.testing.assert_allclose(alone, expected, atol=1e-5)
+
+    async def together() -> list[float]:
+        return list(await asyncio.gather(*(local.score(row) for row in reversed(rows))))
+
+    assert asyncio.run(together())[::-1] == alone
 
 
 def test_batches_hold_every_row_once_longest_first() -> None:

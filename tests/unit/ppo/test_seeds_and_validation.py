@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rlhf_pipeline.ppo.seeds import sampling_seed
+from rlhf_pipeline.ppo.seeds import batch_order, sampling_seed
 from rlhf_pipeline.ppo.validation import Sample, gold_mean, judged_by, keyed, rule_scores, win_scores
 
 
@@ -52,6 +52,29 @@ def test_win_scores_by_hand() -> None:
         for key, judged in (("x", 2.0), ("y", 1.0), ("z", 0.5), ("new", 9.0))
     ]
     assert win_scores(samples, {"x": 1.0, "y": 1.0, "z": 1.0}) == {"x": 1.0, "y": 0.5, "z": 0.0}
+
+
+def test_rounding_is_no_win() -> None:
+    """The same response scored twice in float32 differs by some 1e-7."""
+    samples = [Sample(key, row(key), "", 0.0, -2.5673769) for key in ("same", "worse", "better")]
+    first = {"same": -2.5673771, "worse": -2.5672, "better": -2.5675}
+    assert win_scores(samples, first) == {"same": 0.5, "worse": 0.0, "better": 1.0}
+    lost = [Sample("x", row("x"), "", 0.0, float("nan"))]
+    assert win_scores(lost, {"x": 1.0}) == {"x": 0.0}, "no number is no tie"
+
+
+def test_a_batch_is_put_back_into_the_order_of_the_data() -> None:
+    fetched = {"b1-x": 0, "a9-y": 1, "c": 2}
+    keys = ["c_0_0", "a9-y_1_0", "padding", "b1-x_0_10", "b1-x_0_2", "a9-y_0_0"]
+    assert [keys[place] for place in batch_order(keys, fetched)] == [
+        "b1-x_0_2",
+        "b1-x_0_10",
+        "a9-y_0_0",
+        "a9-y_1_0",
+        "c_0_0",
+        "padding",
+    ]
+    assert batch_order([], {}) == []
 
 
 def test_rule_scores_use_the_gold_rule() -> None:
