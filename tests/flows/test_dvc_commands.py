@@ -27,7 +27,7 @@ def test_repro_metrics_plots_and_experiments(workspace: Path) -> None:
     assert after.ru_utime - before.ru_utime < 3.0
 
     assert set(json.loads(dvc("metrics", "show", "--json"))[""]["data"]) == {
-        f"reports/metrics/{name}.json" for name in ("data", "sft", "reward_model", "ppo", "evaluate")
+        f"reports/metrics/{name}.json" for name in ("data", "sft", "reward_model", "judge", "ppo", "evaluate")
     }
     dvc("plots", "show", "-o", "plots")
     page = (workspace / "plots/index.html").read_text()

@@ -43,7 +43,7 @@ def test_targets_are_what_dvc_is_asked_for() -> None:
     assert Request().targets == []
     assert Request(to_stage="sft").targets == ["sft"]
     assert Request(from_stage="ppo").targets == ["ppo", "evaluate", "report"]
-    assert Request(from_stage="sft", to_stage="ppo").targets == ["sft", "reward_model", "ppo"]
+    assert Request(from_stage="sft", to_stage="ppo").targets == ["sft", "reward_model", "judge", "ppo"]
     with pytest.raises(ParamsError, match="ppo comes after to_stage: sft"):
         Request(from_stage="ppo", to_stage="sft").check()
 

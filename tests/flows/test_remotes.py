@@ -13,7 +13,7 @@ import pytest
 
 from .cheap import set_param
 
-STAGES = 8
+STAGES = 9
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
